@@ -1,1 +1,122 @@
-//! layout
+//! How a model is spread over chips: tensor, expert and attention data parallelism inside one scale-up domain.
+
+use serde::{Deserialize, Serialize};
+
+use crate::chip::ChipSpec;
+use crate::error::{Error, Result};
+use crate::model::{Attention, ModelSpec};
+
+/// Degrees of parallelism. Placed chips = `tp` x `dp` x `pp`; `ep` spreads whole experts over a divisor of them, and
+/// the chips / ep that share one expert split its matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layout {
+    pub tp: u64,
+    pub dp: u64,
+    #[serde(default = "one")]
+    pub pp: u64,
+    #[serde(default = "one")]
+    pub ep: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Layout {
+    /// Chips of one replica.
+    pub fn n_chips(&self) -> u64 {
+        self.tp.saturating_mul(self.dp).saturating_mul(self.pp)
+    }
+
+    /// Checks the degrees against the model's heads and experts and the chip's domain.
+    pub fn validate(&self, model: &ModelSpec, chip: &ChipSpec) -> Result<()> {
+        for (field, value) in
+            [("layout.tp", self.tp), ("layout.dp", self.dp), ("layout.pp", self.pp), ("layout.ep", self.ep)]
+        {
+            if value == 0 {
+                return Err(Error::input(field, "must be at least 1"));
+            }
+        }
+        if self.pp > 1 {
+            let what = "pipeline parallelism is not in this version: its hand-over and bubbles are not modelled; use tp, dp and ep";
+            return Err(Error::input("layout.pp", what));
+        }
+        let n = self.n_chips();
+        if n > chip.domain_chips {
+            return Err(infeasible(
+                "domain",
+                format!(
+                    "tp {} x dp {} = {n} chips do not fit one scale-up domain of {}",
+                    self.tp, self.dp, chip.domain_chips
+                ),
+                format!("use at most {} chips a replica", chip.domain_chips),
+            ));
+        }
+        if !divides_heads(model, self.tp) {
+            let fits: Vec<String> =
+                (1..=chip.domain_chips).filter(|&t| divides_heads(model, t)).map(|t| t.to_string()).collect();
+            return Err(infeasible(
+                "heads",
+                format!("tp {} does not divide {}", self.tp, heads_in_words(model)),
+                format!("tp may be {}", fits.join(", ")),
+            ));
+        }
+        let Some(moe) = &model.moe else {
+            return if self.ep == 1 {
+                Ok(())
+            } else {
+                Err(Error::input("layout.ep", "a dense model has no experts; leave ep at 1"))
+            };
+        };
+        if !n.is_multiple_of(self.ep) || moe.n_experts % self.ep != 0 || moe.expert_intermediate % (n / self.ep) != 0 {
+            return Err(infeasible(
+                "experts",
+                format!(
+                    "ep {} does not divide {n} chips and {} experts of inner width {} evenly",
+                    self.ep, moe.n_experts, moe.expert_intermediate
+                ),
+                match widest_ep(model, n) {
+                    Some(ep) => format!("use ep {ep}"),
+                    None => "use another number of chips".to_owned(),
+                },
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many chips of a tensor-parallel group hold different keys and values: min(tp, kv heads); 1 for a latent,
+    /// which every chip of the group keeps whole.
+    pub fn kv_shards(&self, model: &ModelSpec) -> u64 {
+        match model.attention {
+            Attention::Gqa { n_kv_heads, .. } => self.tp.min(n_kv_heads),
+            Attention::Mla { .. } => 1,
+        }
+    }
+}
+
+/// The largest expert degree that spreads the model's experts over `n` chips; 1 for a dense model, none if none does.
+pub fn widest_ep(model: &ModelSpec, n: u64) -> Option<u64> {
+    let Some(moe) = &model.moe else { return Some(1) };
+    (1..=n).rev().find(|ep| n.is_multiple_of(*ep) && moe.n_experts % ep == 0 && moe.expert_intermediate % (n / ep) == 0)
+}
+
+/// Whether `tp` splits the query heads evenly, and the key-value heads evenly or into whole copies.
+pub fn divides_heads(model: &ModelSpec, tp: u64) -> bool {
+    let kv_is_even = match model.attention {
+        Attention::Gqa { n_kv_heads, .. } => n_kv_heads % tp == 0 || tp.is_multiple_of(n_kv_heads),
+        Attention::Mla { .. } => true,
+    };
+    model.n_heads.is_multiple_of(tp) && kv_is_even
+}
+
+fn heads_in_words(model: &ModelSpec) -> String {
+    match model.attention {
+        Attention::Gqa { n_kv_heads, .. } => format!("{} heads over {n_kv_heads} key-value heads", model.n_heads),
+        Attention::Mla { .. } => format!("{} heads", model.n_heads),
+    }
+}
+
+pub(crate) fn infeasible(part: &str, what: String, way_out: String) -> Error {
+    Error::Infeasible { part: part.to_owned(), what, way_out }
+}

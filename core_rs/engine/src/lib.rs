@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 pub mod chip;
+pub mod deployment;
 pub mod error;
 pub mod kv;
 pub mod layout;
+pub mod memory;
 pub mod model;
 pub mod power;
 pub mod rng;

@@ -1,1 +1,45 @@
-//! power
+//! Electrical draw of a chip: parked, plus energy for every byte moved and every operation, up to its sustained maximum.
+//!
+//! Two load points of the chip's facts fix the two energies. `low_load_w` is decoding at batch 1, read as the memory
+//! streaming at the bandwidth that the engine achieves: e_byte = (low - parked) / (bytes/s x memory efficiency).
+//! `high_load_w` adds arithmetic at the rate that decoding achieves: e_flop = (high - low) / (flop/s x compute
+//! efficiency), of each number format apart, so that running any of them at full rate draws the same.
+
+use crate::chip::Rate;
+use crate::deployment::DeploymentSpec;
+use crate::error::Result;
+
+/// Joules per unit of work of one chip, and its two bounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PowerModel {
+    pub parked_w: f64,
+    pub max_w: f64,
+    pub j_per_byte: f64,
+    pub j_per_flop_experts: f64,
+    pub j_per_flop_rest: f64,
+    pub j_per_flop_attention: f64,
+}
+
+impl PowerModel {
+    /// The draw of the chip of `spec` in its precision.
+    pub fn new(spec: &DeploymentSpec) -> Result<Self> {
+        let chip = &spec.chip;
+        let arithmetic_w = chip.high_load_w - chip.low_load_w;
+        let per_flop = |rate: Rate, field: &str| -> Result<f64> {
+            Ok(arithmetic_w / (chip.flop_per_s_at(rate, field)? * spec.engine.compute_eff_frac))
+        };
+        Ok(Self {
+            parked_w: chip.parked_w,
+            max_w: chip.max_w,
+            j_per_byte: (chip.low_load_w - chip.parked_w) / (chip.memory_bytes_per_s * spec.engine.memory_eff_frac),
+            j_per_flop_experts: per_flop(spec.precision.experts_rate, "precision.experts_rate")?,
+            j_per_flop_rest: per_flop(spec.precision.rest_rate, "precision.rest_rate")?,
+            j_per_flop_attention: per_flop(spec.precision.attention_rate, "precision.attention_rate")?,
+        })
+    }
+
+    /// Parked draw of `n_chips` as integer microwatts, which are femtojoules a nanosecond.
+    pub fn parked_uw(&self, n_chips: u64) -> u64 {
+        (self.parked_w * 1e6).round() as u64 * n_chips
+    }
+}

@@ -1,0 +1,182 @@
+//! A deployment: one model, at one precision, on one kind of chip, in one layout, under one serving engine.
+
+use serde::{Deserialize, Serialize};
+
+use crate::chip::{fraction, not_negative, positive, ChipSpec, Rate};
+use crate::error::{Error, Result};
+use crate::kv::KvModel;
+use crate::layout::Layout;
+use crate::memory::MemoryPlan;
+use crate::model::ModelSpec;
+
+/// Everything that the cost of a step depends on; it crosses the border once, as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeploymentSpec {
+    pub chip: ChipSpec,
+    pub model: ModelSpec,
+    pub precision: Precision,
+    pub layout: Layout,
+    pub engine: EngineSpec,
+    pub serving: ServingSpec,
+}
+
+/// Stored bytes and compute rate of each part: two things.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Precision {
+    /// Scales included (MXFP4 4.25 bit, NVFP4 4.5 bit).
+    pub expert_bytes_per_param: f64,
+    pub rest_bytes_per_param: f64,
+    pub experts_rate: Rate,
+    pub rest_rate: Rate,
+    pub attention_rate: Rate,
+    pub kv_bytes_per_element: f64,
+}
+
+/// What the serving software achieves of the hardware, and what it adds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineSpec {
+    /// Share of the memory bandwidth that reading weights achieves.
+    pub memory_eff_frac: f64,
+    /// Share of the dense rate that decoding achieves.
+    pub compute_eff_frac: f64,
+    /// Share of the dense rate that prefill achieves.
+    pub prefill_eff_frac: f64,
+    /// Share of the memory bandwidth that reading and writing keys and values achieves.
+    pub kv_read_eff_frac: f64,
+    /// Once a step.
+    pub host_s: f64,
+    /// Once a layer and step; more in a mixture layer and in a latent-attention layer.
+    pub launch_layer_s: f64,
+    pub launch_moe_s: f64,
+    pub launch_mla_s: f64,
+    /// A collective over n chips waits base + max(link latency, log x log2 n).
+    pub collective_base_s: f64,
+    pub collective_log_s: f64,
+    /// Share of the link bandwidth that collectives achieve.
+    pub link_eff_frac: f64,
+    /// Load of the busiest chip's experts over the mean, 1 = even.
+    pub expert_skew: f64,
+}
+
+/// Limits and reserves of the serving engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServingSpec {
+    /// Sequences that may run at once.
+    pub max_batch: u64,
+    /// Tokens of one step: decodes first, then prompt chunks.
+    pub chunk_tokens: u64,
+    pub block_tokens: u64,
+    /// Memory of each chip that the runtime keeps.
+    pub runtime_reserve_bytes: f64,
+    /// Communication buffers of each chip; 0 on a single chip.
+    pub collective_buffer_bytes: f64,
+    /// Peak activations of a chip where measured; null = by the rule of `memory.rs`.
+    #[serde(default)]
+    pub activation_bytes: Option<f64>,
+}
+
+impl DeploymentSpec {
+    /// Reads a spec; the message of a fault names the field.
+    pub fn from_json(text: &[u8]) -> Result<Self> {
+        serde_json::from_slice(text).map_err(|e| Error::input("deployment", e.to_string()))
+    }
+
+    /// Checks every figure and the layout; memory is checked by `MemoryPlan::new`.
+    pub fn validate(&self) -> Result<()> {
+        self.chip.validate()?;
+        self.model.validate()?;
+        self.precision.validate()?;
+        self.engine.validate()?;
+        self.serving.validate()?;
+        self.layout.validate(&self.model, &self.chip)
+    }
+}
+
+impl Precision {
+    fn validate(&self) -> Result<()> {
+        positive("precision.expert_bytes_per_param", self.expert_bytes_per_param)?;
+        positive("precision.rest_bytes_per_param", self.rest_bytes_per_param)?;
+        positive("precision.kv_bytes_per_element", self.kv_bytes_per_element)
+    }
+}
+
+impl EngineSpec {
+    fn validate(&self) -> Result<()> {
+        for (field, value) in [
+            ("engine.memory_eff_frac", self.memory_eff_frac),
+            ("engine.compute_eff_frac", self.compute_eff_frac),
+            ("engine.prefill_eff_frac", self.prefill_eff_frac),
+            ("engine.kv_read_eff_frac", self.kv_read_eff_frac),
+            ("engine.link_eff_frac", self.link_eff_frac),
+        ] {
+            fraction(field, value)?;
+        }
+        for (field, value) in [
+            ("engine.host_s", self.host_s),
+            ("engine.launch_layer_s", self.launch_layer_s),
+            ("engine.launch_moe_s", self.launch_moe_s),
+            ("engine.launch_mla_s", self.launch_mla_s),
+            ("engine.collective_base_s", self.collective_base_s),
+            ("engine.collective_log_s", self.collective_log_s),
+        ] {
+            not_negative(field, value)?;
+        }
+        if self.expert_skew < 1.0 || !self.expert_skew.is_finite() {
+            return Err(Error::input("engine.expert_skew", format!("must be at least 1, got {}", self.expert_skew)));
+        }
+        Ok(())
+    }
+}
+
+impl ServingSpec {
+    fn validate(&self) -> Result<()> {
+        for (field, value) in [
+            ("serving.max_batch", self.max_batch),
+            ("serving.chunk_tokens", self.chunk_tokens),
+            ("serving.block_tokens", self.block_tokens),
+        ] {
+            positive(field, value as f64)?;
+        }
+        not_negative("serving.runtime_reserve_bytes", self.runtime_reserve_bytes)?;
+        not_negative("serving.collective_buffer_bytes", self.collective_buffer_bytes)?;
+        not_negative("serving.activation_bytes", self.activation_bytes.unwrap_or(0.0))
+    }
+}
+
+/// What a deployment takes and holds, before any request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    pub n_chips: u64,
+    /// Weights over all chips, copies included.
+    pub weight_bytes: f64,
+    /// One copy, past every window.
+    pub kv_bytes_per_token: f64,
+    pub kv_capacity_tokens: u64,
+    pub kv_blocks: u64,
+    /// Longest sequence that can be served: one attention group's cache, and the model's context.
+    pub max_sequence_tokens: u64,
+    pub parked_w: f64,
+    pub memory: MemoryPlan,
+}
+
+/// The plan of `spec`, or what of it does not fit.
+pub fn plan(spec: &DeploymentSpec) -> Result<Plan> {
+    spec.validate()?;
+    let memory = MemoryPlan::new(spec)?;
+    let kv = KvModel::new(&spec.model, &spec.layout, spec.precision.kv_bytes_per_element, spec.serving.block_tokens);
+    let n_chips = spec.layout.n_chips();
+    Ok(Plan {
+        n_chips,
+        weight_bytes: memory.weights_bytes * n_chips as f64,
+        kv_bytes_per_token: kv.bytes_per_token(),
+        kv_capacity_tokens: memory.kv_capacity_tokens,
+        kv_blocks: memory.kv_blocks,
+        max_sequence_tokens: memory.max_sequence_tokens,
+        parked_w: spec.chip.parked_w * n_chips as f64,
+        memory,
+    })
+}
