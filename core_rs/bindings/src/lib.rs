@@ -1,9 +1,136 @@
 //! `planner._core`: the engine as Python sees it. Translation only; `planner/core.py` is its one caller.
 
+mod arrow;
+mod error;
+
+use engine::cell::{Requests, Sim as EngineSim};
+use engine::deployment::DeploymentSpec;
+use engine::spec::SimSpec;
+use engine::step::{self, Row, StepModel};
+use engine::table::{self, SketchRows};
 use pyo3::prelude::*;
+
+use crate::arrow::{Columns, Table};
+use crate::error::{guard, EngineError};
+
+/// The simulation of one cell; see `core_rs/engine/src/cell.rs`.
+#[pyclass(module = "planner._core")]
+struct Sim {
+    sim: EngineSim,
+}
+
+#[pymethods]
+impl Sim {
+    #[new]
+    fn new(py: Python<'_>, spec: &[u8]) -> PyResult<Self> {
+        let sim = py.detach(|| guard(|| EngineSim::new(SimSpec::from_json(spec)?)))?;
+        Ok(Self { sim })
+    }
+
+    fn feed(&mut self, py: Python<'_>, requests: &Bound<'_, PyAny>) -> PyResult<()> {
+        let columns = Columns::read(requests)?;
+        let requests = Requests {
+            arrival_ns: columns.u64("arrival_ns")?,
+            class_ix: columns.u16("class_ix")?,
+            input_tokens: columns.u32("input_tokens")?,
+            output_tokens: columns.u32("output_tokens")?,
+        };
+        py.detach(|| guard(|| self.sim.feed(&requests)))
+    }
+
+    fn end_of_requests(&mut self) {
+        self.sim.end_of_requests();
+    }
+
+    fn advance(&mut self, py: Python<'_>, budget: u64) -> PyResult<(u64, u64, bool)> {
+        let progress = py.detach(|| guard(|| self.sim.advance(budget)))?;
+        Ok((progress.now_ns, progress.n_events, progress.is_done))
+    }
+
+    fn take(&self, py: Python<'_>, what: &str) -> PyResult<Table> {
+        Table::new(py.detach(|| guard(|| table::take(&self.sim, what)))?)
+    }
+}
+
+/// What a deployment takes and holds, as JSON.
+#[pyfunction]
+fn plan(spec: &[u8]) -> PyResult<String> {
+    guard(|| {
+        let plan = engine::deployment::plan(&DeploymentSpec::from_json(spec)?)?;
+        serde_json::to_string(&plan).map_err(|e| engine::error::Error::input("plan", e.to_string()))
+    })
+}
+
+/// The cost of steps, a row each.
+#[pyfunction]
+fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResult<Table> {
+    let columns = Columns::read(batches)?;
+    let (n_seqs, context, window, growing) = (
+        columns.u64("n_seqs")?,
+        columns.u64("context_tokens")?,
+        columns.u64("window_tokens")?,
+        columns.u64("n_growing_in_window")?,
+    );
+    let (chunk, past) = (columns.u64("chunk_tokens")?, columns.u64("chunk_past_tokens")?);
+    let lines = py.detach(|| {
+        guard(|| {
+            let rows: Vec<Row> = (0..n_seqs.len())
+                .map(|i| Row {
+                    n_seqs: n_seqs[i],
+                    context_tokens: context[i],
+                    window_tokens: window[i],
+                    n_growing_in_window: growing[i],
+                    chunk_tokens: chunk[i],
+                    chunk_past_tokens: past[i],
+                })
+                .collect();
+            Ok(step::table(&StepModel::new(&DeploymentSpec::from_json(spec)?)?, &rows))
+        })
+    })?;
+    Table::new(table::steps(&lines))
+}
+
+/// Quantiles and means of merged sketches, in seconds; none where there is no value.
+#[pyfunction]
+fn quantiles(sketches: &Bound<'_, PyAny>, queries: &[u8]) -> PyResult<Vec<Option<f64>>> {
+    let columns = Columns::read(sketches)?;
+    let rows = SketchRows {
+        class_ix: columns.u16("class_ix")?,
+        metric_ix: columns.u16("metric_ix")?,
+        is_bucket: columns.u16("is_bucket")?,
+        key_ns: columns.u64("key_ns")?,
+        count: columns.u64("count")?,
+        sum_s: columns.u64("sum_s")?,
+        sum_fs: columns.u64("sum_fs")?,
+    };
+    guard(|| {
+        let queries: Vec<table::Query> = serde_json::from_slice(queries)
+            .map_err(|e| engine::error::Error::input("queries", e.to_string()))?;
+        Ok(table::query(&rows, &queries))
+    })
+}
+
+/// How this core was built: version, profile, target.
+#[pyfunction]
+fn build_info() -> Vec<(&'static str, String)> {
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    vec![
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("profile", profile.to_owned()),
+        ("target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)),
+        ("sim_spec_version", engine::spec::SPEC_VERSION.to_string()),
+    ]
+}
 
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("EngineError", m.py().get_type::<EngineError>())?;
+    m.add_class::<Sim>()?;
+    m.add_class::<Table>()?;
+    m.add_function(wrap_pyfunction!(plan, m)?)?;
+    m.add_function(wrap_pyfunction!(step_times, m)?)?;
+    m.add_function(wrap_pyfunction!(quantiles, m)?)?;
+    m.add_function(wrap_pyfunction!(build_info, m)?)?;
     Ok(())
 }

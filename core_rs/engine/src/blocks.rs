@@ -1,0 +1,135 @@
+//! Key-value blocks of one replica: who holds how many, and how many decode steps the free ones last.
+//!
+//! A decoding sequence takes a block each `block_tokens` steps. Sequences are counted by the residue of their length
+//! against the replica's decode counter, which a step does not change, so a jump costs nothing here.
+
+/// Block account of a replica. `counter` is the replica's decode counter: steps that its decoders have done.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    block_tokens: u64,
+    total: u64,
+    used: u64,
+    /// residues[r]: decoding sequences whose (kv tokens - counter) mod block_tokens is r.
+    residues: Vec<u64>,
+    n_decoding: u64,
+}
+
+impl Blocks {
+    pub fn new(total: u64, block_tokens: u64) -> Self {
+        Self { block_tokens, total, used: 0, residues: vec![0; block_tokens as usize], n_decoding: 0 }
+    }
+
+    /// Blocks that hold `tokens`.
+    pub fn blocks_of(&self, tokens: u64) -> u64 {
+        tokens.div_ceil(self.block_tokens)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub fn free(&self) -> u64 {
+        self.total - self.used
+    }
+
+    pub fn take(&mut self, n: u64) {
+        self.used += n;
+    }
+
+    pub fn give(&mut self, n: u64) {
+        self.used -= n;
+    }
+
+    fn residue(&self, kv_tokens: u64, counter: u64) -> usize {
+        let (kv, counter) = (kv_tokens % self.block_tokens, counter % self.block_tokens);
+        ((kv + self.block_tokens - counter) % self.block_tokens) as usize
+    }
+
+    /// A sequence with `kv_tokens` stored begins to decode.
+    pub fn start_decoding(&mut self, kv_tokens: u64, counter: u64) {
+        let residue = self.residue(kv_tokens, counter);
+        self.residues[residue] += 1;
+        self.n_decoding += 1;
+    }
+
+    /// A decoding sequence that now stores `kv_tokens` leaves; its blocks are given back by the caller.
+    pub fn stop_decoding(&mut self, kv_tokens: u64, counter: u64) {
+        let residue = self.residue(kv_tokens, counter);
+        self.residues[residue] -= 1;
+        self.n_decoding -= 1;
+    }
+
+    /// Blocks that the decode step at `counter` takes: one for each sequence whose last block is full.
+    pub fn needed_at(&self, counter: u64) -> u64 {
+        let phase = counter % self.block_tokens;
+        self.residues[((self.block_tokens - phase) % self.block_tokens) as usize]
+    }
+
+    /// How many of the next `want` decode steps from `counter` on the free blocks allow.
+    pub fn steps_allowed(&self, counter: u64, want: u64) -> u64 {
+        let free = self.free();
+        if self.n_decoding.saturating_mul(want.div_ceil(self.block_tokens)) <= free {
+            return want;
+        }
+        let cycles = free / self.n_decoding;
+        let mut left = free - cycles * self.n_decoding;
+        let mut steps = cycles * self.block_tokens;
+        while steps < want {
+            let need = self.needed_at(counter + steps);
+            if need > left {
+                return steps;
+            }
+            left -= need;
+            steps += 1;
+        }
+        want
+    }
+
+    /// Do `steps` decode steps from `counter` on: take the blocks they need.
+    pub fn advance(&mut self, counter: u64, steps: u64) {
+        let cycles = steps / self.block_tokens;
+        self.used += cycles * self.n_decoding;
+        for step in cycles * self.block_tokens..steps {
+            self.used += self.needed_at(counter + step);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Stream};
+
+    #[test]
+    fn a_jump_takes_the_blocks_of_its_steps() {
+        let mut dice = Stream::new(2, Purpose::RouterChoice, 0, 0);
+        for _ in 0..500 {
+            let counter = dice.below(100);
+            let lengths: Vec<u64> = (0..1 + dice.below(20)).map(|_| 1 + dice.below(90)).collect();
+            let mut blocks = Blocks::new(40 + dice.below(200), 16);
+            for &kv in &lengths {
+                blocks.take(blocks.blocks_of(kv));
+                blocks.start_decoding(kv, counter);
+            }
+            if blocks.used() > blocks.total() {
+                continue;
+            }
+            let want = dice.below(200);
+            let fits = |steps: u64| lengths.iter().map(|kv| (kv + steps).div_ceil(16)).sum::<u64>() <= blocks.total();
+            let allowed = blocks.steps_allowed(counter, want);
+            assert!(fits(allowed));
+            assert!(allowed == want || !fits(allowed + 1));
+            blocks.advance(counter, allowed);
+            assert_eq!(blocks.used(), lengths.iter().map(|kv| (kv + allowed).div_ceil(16)).sum::<u64>());
+            for &kv in &lengths {
+                blocks.stop_decoding(kv + allowed, counter + allowed);
+                blocks.give(blocks.blocks_of(kv + allowed));
+            }
+            assert_eq!(blocks.used(), 0);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The queue of what happens next: a binary heap over small integers with a key each, whose keys can be changed.
+//!
+//! Ties are broken by the smaller index, so the order of events never depends on the order of insertion.
+
+const ABSENT: u32 = u32::MAX;
+
+/// Members are `0..n`; each is in the heap at most once. All operations are O(log n).
+#[derive(Debug, Clone)]
+pub struct IndexedHeap<K> {
+    heap: Vec<(K, u32)>,
+    place: Vec<u32>,
+}
+
+impl<K: Ord + Copy> IndexedHeap<K> {
+    /// An empty heap for members `0..n`.
+    pub fn new(n: usize) -> Self {
+        Self { heap: Vec::with_capacity(n), place: vec![ABSENT; n] }
+    }
+
+    /// The smallest key and its member.
+    pub fn peek(&self) -> Option<(K, u32)> {
+        self.heap.first().copied()
+    }
+
+    /// Put `member` in with `key`, or change its key.
+    pub fn set(&mut self, member: u32, key: K) {
+        let at = self.place[member as usize];
+        if at == ABSENT {
+            self.heap.push((key, member));
+            self.rise(self.heap.len() - 1);
+        } else {
+            let at = at as usize;
+            let old = self.heap[at].0;
+            self.heap[at].0 = key;
+            if key < old {
+                self.rise(at);
+            } else {
+                self.sink(at);
+            }
+        }
+    }
+
+    /// Take `member` out, if it is in.
+    pub fn remove(&mut self, member: u32) {
+        let at = self.place[member as usize];
+        if at == ABSENT {
+            return;
+        }
+        let at = at as usize;
+        self.place[member as usize] = ABSENT;
+        let last = self.heap.len() - 1;
+        if at == last {
+            self.heap.truncate(last);
+            return;
+        }
+        self.heap.swap_remove(at);
+        let moved = self.heap[at].1;
+        self.rise(at);
+        self.sink(self.place[moved as usize] as usize);
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        let item = self.heap[at];
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if self.heap[parent] <= item {
+                break;
+            }
+            self.heap[at] = self.heap[parent];
+            self.place[self.heap[at].1 as usize] = at as u32;
+            at = parent;
+        }
+        self.heap[at] = item;
+        self.place[item.1 as usize] = at as u32;
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        let item = self.heap[at];
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.heap.len() {
+                break;
+            }
+            if child + 1 < self.heap.len() && self.heap[child + 1] < self.heap[child] {
+                child += 1;
+            }
+            if item <= self.heap[child] {
+                break;
+            }
+            self.heap[at] = self.heap[child];
+            self.place[self.heap[at].1 as usize] = at as u32;
+            at = child;
+        }
+        self.heap[at] = item;
+        self.place[item.1 as usize] = at as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Stream};
+
+    #[test]
+    fn agrees_with_a_sorted_list() {
+        let mut heap = IndexedHeap::new(50);
+        let mut plain: Vec<Option<u64>> = vec![None; 50];
+        let mut dice = Stream::new(1, Purpose::RouterChoice, 0, 0);
+        for _ in 0..20_000 {
+            let member = dice.below(50) as usize;
+            if dice.below(4) == 0 {
+                heap.remove(member as u32);
+                plain[member] = None;
+            } else {
+                let key = dice.below(30);
+                heap.set(member as u32, key);
+                plain[member] = Some(key);
+            }
+            let least = plain.iter().enumerate().filter_map(|(i, k)| k.map(|k| (k, i as u32))).min();
+            assert_eq!(heap.peek(), least);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! What the simulation counts: integrals by deployment and window, counters and sketches by class.
+//!
+//! All sums are integers, so they do not depend on windows, slices or threads.
+
+use std::collections::BTreeMap;
+
+use crate::request::Request;
+use crate::sketch::Sketch;
+use crate::step::{Bound, Line, StepLine};
+use crate::sums;
+use crate::time::ns_from_fs;
+
+/// Integrals over the work of one deployment: in one window, or over the whole measured span.
+#[derive(Debug, Clone, Default)]
+pub struct Work {
+    /// Replica time with a step running, on the event clock.
+    pub busy_ns: u64,
+    /// Step time by cause; a mixed step is decode for as long as it would last without its prefill chunks.
+    pub prefill_fs: i128,
+    pub decode_fs: i128,
+    pub prefill_fj: i128,
+    pub decode_fj: i128,
+    pub bytes: i128,
+    pub flops: i128,
+    /// Step time by what held it up.
+    pub memory_fs: i128,
+    pub compute_fs: i128,
+    pub network_fs: i128,
+    pub launch_fs: i128,
+    /// Integral of the tokens held in the KV cache.
+    pub kv_token_fs: i128,
+    pub steps: u64,
+    /// Prompt tokens computed for the first time; recomputed ones are apart.
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub recomputed_tokens: u64,
+    pub preemptions: u64,
+}
+
+/// Whose time a step is.
+#[derive(Debug, Clone, Copy)]
+pub enum Split<'a> {
+    Decode,
+    Prefill,
+    /// Both: decode is what the step would be without its prefill chunks.
+    Mixed(&'a StepLine),
+}
+
+/// A stretch of equal steps of one replica, `from..to` of a line anchored at `anchor_ns`.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch<'a> {
+    pub anchor_ns: u64,
+    pub line: &'a StepLine,
+    pub split: Split<'a>,
+    pub from: u64,
+    pub to: u64,
+    pub n_decoding: u64,
+    /// KV tokens held during step i of the line.
+    pub kv_tokens: Line,
+    pub input_tokens: u64,
+    pub recomputed_tokens: u64,
+    /// First tokens that prefills of this stretch give at its end.
+    pub first_tokens: u64,
+}
+
+/// When, after its anchor, the first `n` steps of a line are done.
+pub fn end_of_step(anchor_ns: u64, line: &StepLine, n: u64) -> u64 {
+    anchor_ns.saturating_add(ns_from_fs(sums::prefix(line.time_fs, n)))
+}
+
+/// How many steps of `from..=to` are done by `until_ns`: the largest such n (`from` itself is taken as done).
+pub fn steps_done(anchor_ns: u64, line: &StepLine, from: u64, to: u64, until_ns: u64) -> u64 {
+    let fs = i128::from(until_ns.saturating_sub(anchor_ns)) * crate::time::FS_PER_NS;
+    let guess = sums::steps_guess(line.time_fs, fs).saturating_add(1);
+    sums::first_step(from + 1, to + 1, guess, |n| end_of_step(anchor_ns, line, n) > until_ns) - 1
+}
+
+/// The clock's cuts: windows of equal width, and the measured span [warmup, length).
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    pub window_ns: u64,
+    pub warmup_ns: u64,
+    pub length_ns: u64,
+}
+
+impl Clock {
+    pub fn in_span(&self, t_ns: u64) -> bool {
+        t_ns >= self.warmup_ns && t_ns < self.length_ns
+    }
+
+    fn next_cut(&self, t_ns: u64) -> u64 {
+        let mut cut = (t_ns / self.window_ns + 1).saturating_mul(self.window_ns);
+        for edge in [self.warmup_ns, self.length_ns] {
+            if t_ns < edge && edge < cut {
+                cut = edge;
+            }
+        }
+        cut
+    }
+}
+
+/// The account of one deployment.
+#[derive(Debug, Clone, Default)]
+pub struct DeploymentMeter {
+    pub span: Work,
+    pub total: Work,
+    pub windows: BTreeMap<u64, Work>,
+}
+
+impl DeploymentMeter {
+    /// Count a stretch of steps, cut at window edges; a step belongs to where it ends, busy time to where it passes.
+    pub fn add_stretch(&mut self, clock: &Clock, stretch: &Stretch<'_>) {
+        let end = end_of_step(stretch.anchor_ns, stretch.line, stretch.to);
+        let mut at = end_of_step(stretch.anchor_ns, stretch.line, stretch.from);
+        let mut step = stretch.from;
+        loop {
+            let cut = clock.next_cut(at);
+            let is_last = end <= cut;
+            let (until, to) = if is_last {
+                (end, stretch.to)
+            } else {
+                (cut, steps_done(stretch.anchor_ns, stretch.line, step, stretch.to, cut))
+            };
+            let window = self.windows.entry(at / clock.window_ns).or_default();
+            add_part(window, stretch, step, to, until - at, is_last);
+            add_part(&mut self.total, stretch, step, to, until - at, is_last);
+            if clock.in_span(at) {
+                add_part(&mut self.span, stretch, step, to, until - at, is_last);
+            }
+            if is_last {
+                return;
+            }
+            (at, step) = (cut, to);
+        }
+    }
+
+    /// Count a preemption.
+    pub fn add_preemption(&mut self, clock: &Clock, t_ns: u64) {
+        self.windows.entry(t_ns / clock.window_ns).or_default().preemptions += 1;
+        self.total.preemptions += 1;
+        if clock.in_span(t_ns) {
+            self.span.preemptions += 1;
+        }
+    }
+}
+
+fn add_part(work: &mut Work, stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: bool) {
+    work.busy_ns += busy_ns;
+    let steps = to - from;
+    if steps == 0 {
+        return;
+    }
+    let line = stretch.line;
+    let time_fs = sums::sum(line.time_fs, from, to);
+    let energy_fj = sums::sum(line.energy_fj, from, to);
+    let (decode_fs, decode_fj) = match stretch.split {
+        Split::Decode => (time_fs, energy_fj),
+        Split::Prefill => (0, 0),
+        Split::Mixed(alone) => (alone.time_fs.base.min(time_fs), alone.energy_fj.base.min(energy_fj)),
+    };
+    work.decode_fs += decode_fs;
+    work.decode_fj += decode_fj;
+    work.prefill_fs += time_fs - decode_fs;
+    work.prefill_fj += energy_fj - decode_fj;
+    work.bytes += sums::sum(line.bytes, from, to);
+    work.flops += sums::sum(line.flops, from, to);
+    let n = i128::from(steps);
+    let (network_fs, launch_fs) = (line.network_fs * n, line.launch_fs * n);
+    work.network_fs += network_fs;
+    work.launch_fs += launch_fs;
+    match line.bound {
+        Bound::Memory => work.memory_fs += time_fs - network_fs - launch_fs,
+        Bound::Compute => work.compute_fs += time_fs - network_fs - launch_fs,
+    }
+    let held = |n| sums::prefix_product(stretch.kv_tokens, line.time_fs, n);
+    work.kv_token_fs += held(to) - if from == 0 { 0 } else { held(from) };
+    work.steps += steps;
+    work.output_tokens += stretch.n_decoding * steps;
+    if is_last {
+        work.input_tokens += stretch.input_tokens;
+        work.recomputed_tokens += stretch.recomputed_tokens;
+        work.output_tokens += stretch.first_tokens;
+    }
+}
+
+/// A latency metric; the order is the code that crosses the border.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    Ttft,
+    Tpot,
+    Itl,
+    E2e,
+    Queue,
+}
+
+/// How many metrics there are.
+pub const N_METRICS: usize = 5;
+
+/// Counters of a class: of all that was offered, and of what arrived in the measured span.
+#[derive(Debug, Clone, Default)]
+pub struct ClassCount {
+    pub offered: u64,
+    pub completed: u64,
+    pub rejected: u64,
+    pub unfinished: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub attained: u64,
+    /// Done with one output token: they have no TPOT and hold any TPOT limit.
+    pub single_token: u64,
+}
+
+/// Counters of a class in one window, by the time of what happened.
+#[derive(Debug, Clone, Default)]
+pub struct ClassWindow {
+    pub offered: u64,
+    pub completed: u64,
+    pub rejected: u64,
+    pub attained: u64,
+}
+
+/// The account of one class.
+#[derive(Debug, Clone, Default)]
+pub struct ClassMeter {
+    pub all: ClassCount,
+    pub span: ClassCount,
+    pub windows: BTreeMap<u64, ClassWindow>,
+    /// By pool and metric, of requests that arrived in the measured span.
+    pub sketches: Vec<[Sketch; N_METRICS]>,
+}
+
+impl ClassMeter {
+    pub fn new(n_pools: usize) -> Self {
+        Self { sketches: vec![Default::default(); n_pools], ..Self::default() }
+    }
+
+    fn counts(&mut self, in_span: bool, each: impl Fn(&mut ClassCount)) {
+        each(&mut self.all);
+        if in_span {
+            each(&mut self.span);
+        }
+    }
+
+    fn window(&mut self, clock: &Clock, t_ns: u64) -> &mut ClassWindow {
+        self.windows.entry(t_ns / clock.window_ns).or_default()
+    }
+
+    pub fn add_offered(&mut self, clock: &Clock, t_ns: u64, in_span: bool, input_tokens: u32, output_tokens: u32) {
+        self.counts(in_span, |c| {
+            c.offered += 1;
+            c.input_tokens += u64::from(input_tokens);
+            c.output_tokens += u64::from(output_tokens);
+        });
+        self.window(clock, t_ns).offered += 1;
+    }
+
+    pub fn add_rejected(&mut self, clock: &Clock, t_ns: u64, in_span: bool) {
+        self.counts(in_span, |c| c.rejected += 1);
+        self.window(clock, t_ns).rejected += 1;
+    }
+
+    pub fn add_unfinished(&mut self, in_span: bool) {
+        self.counts(in_span, |c| c.unfinished += 1);
+    }
+
+    /// A request ended at `end_ns` on `pool`; its limits say whether it attained.
+    pub fn add_completed(&mut self, clock: &Clock, pool: usize, request: &Request, end_ns: u64, longest_gap_ns: u64, limits: &[Limit]) {
+        let gaps = u64::from(request.output_tokens) - 1;
+        let decode_ns = end_ns - request.first_token_ns;
+        let attained = limits.iter().all(|limit| match limit.metric {
+            Metric::Ttft => request.first_token_ns - request.arrival_ns <= limit.limit_ns,
+            Metric::Tpot => u128::from(decode_ns) <= u128::from(limit.limit_ns) * u128::from(gaps),
+            Metric::Itl => longest_gap_ns <= limit.limit_ns,
+            Metric::E2e => end_ns - request.arrival_ns <= limit.limit_ns,
+            Metric::Queue => request.start_ns - request.arrival_ns <= limit.limit_ns,
+        });
+        self.counts(request.in_span, |c| {
+            c.completed += 1;
+            c.attained += u64::from(attained);
+            c.single_token += u64::from(gaps == 0);
+        });
+        let window = self.window(clock, end_ns);
+        window.completed += 1;
+        window.attained += u64::from(attained);
+        if request.in_span {
+            let sketches = &mut self.sketches[pool];
+            if gaps > 0 {
+                sketches[Metric::Tpot as usize].add((decode_ns + gaps / 2) / gaps);
+            }
+            sketches[Metric::E2e as usize].add(end_ns - request.arrival_ns);
+        }
+    }
+
+    /// The first token of a request of the measured span.
+    pub fn add_first_token(&mut self, pool: usize, request: &Request) {
+        self.sketches[pool][Metric::Ttft as usize].add(request.first_token_ns - request.arrival_ns);
+    }
+
+    /// A request of the measured span joined its first step.
+    pub fn add_start(&mut self, pool: usize, request: &Request) {
+        self.sketches[pool][Metric::Queue as usize].add(request.start_ns - request.arrival_ns);
+    }
+
+    /// Gaps between tokens: `weight` sequences of the measured span went through steps `from..to`.
+    pub fn add_gaps(&mut self, pool: usize, time_fs: Line, from: u64, to: u64, weight: u64) {
+        self.sketches[pool][Metric::Itl as usize].add_run(time_fs, from, to, weight);
+    }
+
+    /// One gap that was not a single step: a preemption lay in it.
+    pub fn add_gap(&mut self, pool: usize, gap_ns: u64) {
+        self.sketches[pool][Metric::Itl as usize].add(gap_ns);
+    }
+}
+
+/// What a request of a class must hold to attain.
+#[derive(Debug, Clone, Copy, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    pub metric: Metric,
+    pub limit_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(a: i128, b: i128) -> StepLine {
+        StepLine {
+            time_fs: Line { base: a, slope: b },
+            energy_fj: Line { base: 3 * a, slope: b },
+            bytes: Line { base: 10, slope: 1 },
+            flops: Line { base: 20, slope: 2 },
+            bound: Bound::Memory,
+            memory_fs: a / 2,
+            compute_fs: 0,
+            network_fs: a / 4,
+            launch_fs: a / 4,
+            valid_steps: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn totals_do_not_depend_on_windows() {
+        let step = line(7_300_000_000, 12_345_678);
+        let stretch = Stretch {
+            anchor_ns: 123_456,
+            line: &step,
+            split: Split::Decode,
+            from: 3,
+            to: 2_000,
+            n_decoding: 17,
+            kv_tokens: Line { base: 900, slope: 17 },
+            input_tokens: 0,
+            recomputed_tokens: 0,
+            first_tokens: 0,
+        };
+        let mut whole = DeploymentMeter::default();
+        whole.add_stretch(&Clock { window_ns: u64::MAX, warmup_ns: 0, length_ns: u64::MAX }, &stretch);
+        for window_ns in [50_000, 1_000_003, 77_000_000, 4_000_000_000] {
+            let mut cut = DeploymentMeter::default();
+            cut.add_stretch(&Clock { window_ns, warmup_ns: 5_000_000, length_ns: 12_345_000_000 }, &stretch);
+            assert_eq!(format!("{:?}", cut.total), format!("{:?}", whole.total));
+            let sum = |f: fn(&Work) -> i128| cut.windows.values().map(f).sum::<i128>();
+            assert_eq!(sum(|w| w.decode_fj), whole.total.decode_fj);
+            assert_eq!(sum(|w| w.kv_token_fs), whole.total.kv_token_fs);
+            assert_eq!(sum(|w| i128::from(w.busy_ns)), i128::from(whole.total.busy_ns));
+            assert_eq!(sum(|w| i128::from(w.output_tokens)), 17 * 1_997);
+        }
+    }
+
+    #[test]
+    fn steps_done_is_the_last_that_ended() {
+        let step = line(1_500_000, 700_000);
+        for until in 100..400 {
+            let got = steps_done(100, &step, 2, 20, until);
+            let plain = (2..=20).rev().find(|&n| n == 2 || end_of_step(100, &step, n) <= until).unwrap();
+            assert_eq!(got, plain);
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! One serving copy: its queue, its running batch, and the jump from one change of composition to the next.
+//!
+//! With the same sequences decoding and no prefill chunk, steps follow one line (`step.rs`), so any number of them is
+//! one stretch. The line is anchored where the composition last changed; cutting a stretch changes nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::blocks::Blocks;
+use crate::gaps::LongestGaps;
+use crate::meter::{end_of_step, steps_done, ClassMeter, Clock, DeploymentMeter, Limit, Split, Stretch};
+use crate::request::Slab;
+use crate::step::{Chunk, Line, Load, StepLine, StepModel};
+
+/// What all replicas of a deployment share.
+pub struct Deployment {
+    pub pool: usize,
+    pub model: StepModel,
+    pub max_batch: u64,
+    pub chunk_tokens: u64,
+    pub window_tokens: Option<u64>,
+}
+
+/// What a replica works on and reports to, lent by the cell for one event.
+pub struct Desk<'a> {
+    pub slab: &'a mut Slab,
+    pub clock: &'a Clock,
+    pub classes: &'a mut [ClassMeter],
+    pub limits: &'a [Vec<Limit>],
+    pub deployment: &'a Deployment,
+    pub meter: &'a mut DeploymentMeter,
+    /// Requests that ended in this event, in order, with the time of their last token.
+    pub ended: &'a mut Vec<(u32, u64)>,
+    pub next_admission: &'a mut u64,
+}
+
+/// The steps under way.
+#[derive(Debug)]
+struct Running {
+    anchor_ns: u64,
+    line: StepLine,
+    kv_tokens: Line,
+    /// Steps of the line that are done and counted, and where the stretch under way ends.
+    done: u64,
+    planned: u64,
+    /// A step with prefill chunks: it runs alone, and what it would be without them.
+    is_mixed: bool,
+    decode_only: Option<StepLine>,
+}
+
+/// A decoding sequence that has not filled its attention window yet: the counter at which it has, and whose it is.
+type Kink = Reverse<(u64, u32, u64)>;
+
+pub struct Replica {
+    waiting: VecDeque<u32>,
+    /// In order of admission.
+    prefilling: Vec<u32>,
+    /// By the decode counter at which they end.
+    decoding: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Decoding sequences of the measured span, by class.
+    n_decoding_in_span: Vec<u64>,
+    blocks: Blocks,
+    /// Decode steps done so far.
+    counter: u64,
+    /// KV tokens of the decoding sequences, and of the prompts being prefilled.
+    kv_tokens: u64,
+    reserved_tokens: u64,
+    /// Sum of min(context, window) of the next decode step, and how many sequences still make it grow.
+    window_sum: u64,
+    n_growing: u64,
+    kinks: BinaryHeap<Kink>,
+    running: Option<Running>,
+    /// Tokens of the running step's chunks, in the order of `prefilling`.
+    chunk_tokens: Vec<u32>,
+    chunks: Vec<Chunk>,
+    gaps: Option<LongestGaps>,
+}
+
+impl Replica {
+    pub fn new(blocks: Blocks, n_classes: usize, tracks_gaps: bool) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            prefilling: Vec::new(),
+            decoding: BinaryHeap::new(),
+            n_decoding_in_span: vec![0; n_classes],
+            blocks,
+            counter: 0,
+            kv_tokens: 0,
+            reserved_tokens: 0,
+            window_sum: 0,
+            n_growing: 0,
+            kinks: BinaryHeap::new(),
+            running: None,
+            chunk_tokens: Vec::new(),
+            chunks: Vec::new(),
+            gaps: tracks_gaps.then(LongestGaps::default),
+        }
+    }
+
+    /// KV blocks in use.
+    pub fn blocks_used(&self) -> u64 {
+        self.blocks.used()
+    }
+
+    /// Requests waiting, prefilling and decoding.
+    pub fn n_requests(&self) -> usize {
+        self.waiting.len() + self.prefilling.len() + self.decoding.len()
+    }
+
+    fn n_running(&self) -> u64 {
+        (self.prefilling.len() + self.decoding.len()) as u64
+    }
+
+    /// A request arrives at `now`. Returns when this replica next needs attention: an idle one at once, but after all
+    /// arrivals of the same instant, so that they share its first step.
+    pub fn arrive(&mut self, slot: u32, now: u64, deployment: &Deployment) -> u64 {
+        self.waiting.push_back(slot);
+        let Some(run) = &mut self.running else { return now };
+        let can_join = self.waiting.len() == 1
+            && ((self.prefilling.len() + self.decoding.len()) as u64) < deployment.max_batch
+            && (self.decoding.len() as u64) < deployment.chunk_tokens;
+        if !run.is_mixed && can_join {
+            let before = now.saturating_sub(1);
+            let boundary = steps_done(run.anchor_ns, &run.line, run.done, run.planned, before) + 1;
+            run.planned = run.planned.min(boundary);
+        }
+        end_of_step(run.anchor_ns, &run.line, run.planned)
+    }
+
+    /// The stretch under way ends at `now`, or an idle replica wakes. Returns when it next needs attention, if ever.
+    pub fn wake(&mut self, now: u64, desk: &mut Desk<'_>) -> Option<u64> {
+        let planned = self.running.as_ref().map(|run| run.planned);
+        let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
+        let mut is_changed = has_chunks || planned.is_none();
+        while let Some(&Reverse((end, slot))) = self.decoding.peek() {
+            if end != self.counter {
+                break;
+            }
+            self.decoding.pop();
+            self.stop_decoding(slot, desk);
+            self.finish(slot, now, desk);
+            is_changed = true;
+        }
+        if has_chunks {
+            self.take_chunks(now, desk);
+        }
+        is_changed |= self.pass_kinks(desk.slab);
+        self.form_step(now, is_changed, desk)
+    }
+
+    /// Time is up at `end_ns`: count the steps that are done by then.
+    pub fn stop(&mut self, end_ns: u64, desk: &mut Desk<'_>) {
+        if let Some(run) = &self.running {
+            if !run.is_mixed {
+                let done = steps_done(run.anchor_ns, &run.line, run.done, run.planned, end_ns);
+                self.count_steps(done, desk);
+            }
+        }
+        self.running = None;
+    }
+
+    /// Count the steps of the running line up to `to`; true if it was a step with prefill chunks.
+    fn count_steps(&mut self, to: u64, desk: &mut Desk<'_>) -> bool {
+        let Some(run) = &mut self.running else { return false };
+        let steps = to - run.done;
+        if steps == 0 {
+            return false;
+        }
+        let n_decoding = self.decoding.len() as u64;
+        let (mut fresh, mut again, mut first_tokens) = (0, 0, 0);
+        for (&slot, &tokens) in self.prefilling.iter().zip(&self.chunk_tokens) {
+            let request = &mut desk.slab[slot];
+            let new = request.prefill(tokens);
+            fresh += u64::from(new);
+            again += u64::from(tokens - new);
+            first_tokens += u64::from(request.prefilled == request.target);
+        }
+        let split = match &run.decode_only {
+            _ if !run.is_mixed => Split::Decode,
+            Some(alone) => Split::Mixed(alone),
+            None => Split::Prefill,
+        };
+        desk.meter.add_stretch(
+            desk.clock,
+            &Stretch {
+                anchor_ns: run.anchor_ns,
+                line: &run.line,
+                split,
+                from: run.done,
+                to,
+                n_decoding,
+                kv_tokens: run.kv_tokens,
+                input_tokens: fresh,
+                recomputed_tokens: again,
+                first_tokens,
+            },
+        );
+        for (class, &weight) in self.n_decoding_in_span.iter().enumerate() {
+            if weight > 0 {
+                desk.classes[class].add_gaps(desk.deployment.pool, run.line.time_fs, run.done, to, weight);
+            }
+        }
+        if let Some(gaps) = &mut self.gaps {
+            gaps.add_steps(run.line.time_fs, run.done, to, self.counter);
+        }
+        self.blocks.advance(self.counter, steps);
+        self.counter += steps;
+        self.kv_tokens += n_decoding * steps;
+        self.window_sum += self.n_growing * steps;
+        run.done = to;
+        run.is_mixed
+    }
+
+    /// The running step's chunks are done: those whose prompt is complete give a token and decode on.
+    fn take_chunks(&mut self, now: u64, desk: &mut Desk<'_>) {
+        let pool = desk.deployment.pool;
+        let prefilling = std::mem::take(&mut self.prefilling);
+        self.chunk_tokens.clear();
+        for slot in prefilling {
+            let request = &mut desk.slab[slot];
+            if request.prefilled < request.target {
+                self.prefilling.push(slot);
+                continue;
+            }
+            self.reserved_tokens -= u64::from(request.target);
+            request.generated += 1;
+            if request.generated == 1 {
+                request.first_token_ns = now;
+                if request.in_span {
+                    desk.classes[usize::from(request.class)].add_first_token(pool, request);
+                }
+            } else {
+                let gap = now - request.last_token_ns;
+                request.longest_gap_ns = request.longest_gap_ns.max(gap);
+                if request.in_span {
+                    desk.classes[usize::from(request.class)].add_gap(pool, gap);
+                }
+            }
+            request.last_token_ns = now;
+            if request.generated == request.output_tokens {
+                self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
+                request.decode_from = self.counter;
+                self.finish(slot, now, desk);
+            } else {
+                self.start_decoding(slot, desk);
+            }
+        }
+    }
+
+    fn start_decoding(&mut self, slot: u32, desk: &mut Desk<'_>) {
+        let request = &mut desk.slab[slot];
+        request.decode_from = self.counter;
+        let kv = u64::from(request.target);
+        self.kv_tokens += kv;
+        self.blocks.start_decoding(kv, self.counter);
+        let left = u64::from(request.output_tokens - request.generated);
+        self.decoding.push(Reverse((self.counter + left, slot)));
+        self.n_decoding_in_span[usize::from(request.class)] += u64::from(request.in_span);
+        if let Some(window) = desk.deployment.window_tokens {
+            self.window_sum += (kv + 1).min(window);
+            if kv + 1 < window {
+                self.n_growing += 1;
+                self.kinks.push(Reverse((self.counter + window - kv - 1, slot, request.admission)));
+            }
+        }
+    }
+
+    /// Take a sequence (already off the heap) out of the decoding account, with its blocks; its tokens are updated.
+    fn stop_decoding(&mut self, slot: u32, desk: &mut Desk<'_>) {
+        let request = &mut desk.slab[slot];
+        request.generated += (self.counter - request.decode_from) as u32;
+        let kv = u64::from(request.input_tokens) + u64::from(request.generated) - 1;
+        self.kv_tokens -= kv;
+        self.blocks.stop_decoding(kv, self.counter);
+        self.blocks.give(self.blocks.blocks_of(kv) + request.window_blocks);
+        self.n_decoding_in_span[usize::from(request.class)] -= u64::from(request.in_span);
+        if let Some(gaps) = &self.gaps {
+            request.longest_gap_ns = request.longest_gap_ns.max(gaps.longest_after(request.decode_from));
+        }
+        if let Some(window) = desk.deployment.window_tokens {
+            self.window_sum -= (kv + 1).min(window);
+            self.n_growing -= u64::from(kv + 1 < window);
+        }
+        request.admission = u64::MAX; // makes its kink stale
+    }
+
+    /// Sequences whose window is full now stop growing; true if there was one.
+    fn pass_kinks(&mut self, slab: &Slab) -> bool {
+        let mut is_changed = false;
+        while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
+            let is_stale = slab[slot].admission != admission;
+            if !is_stale && at > self.counter {
+                break;
+            }
+            self.kinks.pop();
+            if !is_stale {
+                self.n_growing -= 1;
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
+    fn finish(&mut self, slot: u32, now: u64, desk: &mut Desk<'_>) {
+        let request = &mut desk.slab[slot];
+        request.admission = u64::MAX;
+        let limits = &desk.limits[usize::from(request.class)];
+        let longest = request.longest_gap_ns;
+        desk.classes[usize::from(request.class)].add_completed(desk.clock, desk.deployment.pool, request, now, longest, limits);
+        desk.ended.push((slot, now));
+    }
+
+    /// Send the youngest running request back to the head of the queue; what it computed is lost.
+    fn preempt_youngest(&mut self, now: u64, desk: &mut Desk<'_>) {
+        let admission = |slot: u32| desk.slab[slot].admission;
+        let decoding = self.decoding.iter().map(|Reverse((_, slot))| *slot).max_by_key(|&slot| admission(slot));
+        let prefilling = self.prefilling.last().copied();
+        let youngest = decoding.into_iter().chain(prefilling).max_by_key(|&slot| admission(slot));
+        let Some(slot) = youngest else { return };
+        if prefilling == Some(slot) {
+            self.prefilling.pop();
+            let request = &mut desk.slab[slot];
+            self.reserved_tokens -= u64::from(request.target);
+            self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
+        } else {
+            self.decoding.retain(|Reverse((_, other))| *other != slot);
+            self.stop_decoding(slot, desk);
+            let request = &mut desk.slab[slot];
+            request.target = request.input_tokens + request.generated;
+            request.last_token_ns = now;
+        }
+        let request = &mut desk.slab[slot];
+        request.prefilled = 0;
+        request.admission = u64::MAX;
+        self.waiting.push_front(slot);
+        desk.meter.add_preemption(desk.clock, now);
+    }
+
+    /// Form the step that begins at `now` and plan how far it can be repeated.
+    fn form_step(&mut self, now: u64, mut is_changed: bool, desk: &mut Desk<'_>) -> Option<u64> {
+        let mut is_preempted = false;
+        while self.blocks.needed_at(self.counter) > self.blocks.free() {
+            self.preempt_youngest(now, desk);
+            (is_changed, is_preempted) = (true, true);
+        }
+        self.fill_chunks(now, is_preempted, desk);
+        let n_decoding = self.decoding.len() as u64;
+        let is_mixed = !self.chunks.is_empty();
+        if !is_mixed && n_decoding == 0 {
+            self.running = None;
+            if let Some(gaps) = &mut self.gaps {
+                gaps.clear();
+            }
+            return None;
+        }
+        if let Some(run) = self.running.as_ref().filter(|run| !is_changed && !is_mixed && run.done < run.line.valid_steps) {
+            let (done, valid) = (run.done, run.line.valid_steps);
+            let steps = self.steps_until_change(valid - done, is_preempted, desk.slab);
+            let run = self.running.as_mut()?;
+            run.planned = done + steps;
+            return Some(end_of_step(run.anchor_ns, &run.line, run.planned));
+        }
+        let load = |chunks| Load {
+            n_seqs: n_decoding,
+            context_tokens: self.kv_tokens + n_decoding,
+            window_tokens: self.window_sum,
+            n_growing_in_window: self.n_growing,
+            chunks,
+        };
+        let line = desk.deployment.model.step(&load(&self.chunks));
+        let decode_only = (is_mixed && n_decoding > 0).then(|| desk.deployment.model.step(&load(&[])));
+        let planned = if is_mixed { 1 } else { self.steps_until_change(line.valid_steps, is_preempted, desk.slab) };
+        let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
+        let kv_tokens = Line { base: held, slope: i128::from(n_decoding) };
+        let end = end_of_step(now, &line, planned);
+        self.running = Some(Running { anchor_ns: now, line, kv_tokens, done: 0, planned, is_mixed, decode_only });
+        Some(end)
+    }
+
+    /// Decode steps until the composition may change: an end, a full window, no free block, or `valid` steps.
+    fn steps_until_change(&mut self, valid: u64, is_preempted: bool, slab: &Slab) -> u64 {
+        if is_preempted {
+            return 1; // the next step may admit again
+        }
+        let mut steps = valid;
+        if let Some(&Reverse((end, _))) = self.decoding.peek() {
+            steps = steps.min(end - self.counter);
+        }
+        while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
+            if slab[slot].admission == admission {
+                steps = steps.min(at - self.counter);
+                break;
+            }
+            self.kinks.pop();
+        }
+        self.blocks.steps_allowed(self.counter, steps).max(1)
+    }
+
+    /// Prefill chunks of the next step: admitted prompts first, then the queue in order while there is room.
+    fn fill_chunks(&mut self, now: u64, is_preempted: bool, desk: &mut Desk<'_>) {
+        self.chunks.clear();
+        self.chunk_tokens.clear();
+        let mut budget = desk.deployment.chunk_tokens.saturating_sub(self.decoding.len() as u64);
+        for at in 0..self.prefilling.len() {
+            if budget == 0 {
+                return;
+            }
+            self.add_chunk(self.prefilling[at], &mut budget, desk.slab);
+        }
+        if is_preempted {
+            return;
+        }
+        let reserve = self.blocks.needed_at(self.counter);
+        while budget > 0 && self.n_running() < desk.deployment.max_batch {
+            let Some(&slot) = self.waiting.front() else { return };
+            let request = &mut desk.slab[slot];
+            let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
+            if blocks + reserve > self.blocks.free() {
+                return;
+            }
+            self.waiting.pop_front();
+            self.blocks.take(blocks);
+            self.reserved_tokens += u64::from(request.target);
+            request.admission = *desk.next_admission;
+            *desk.next_admission += 1;
+            if request.start_ns == crate::time::NEVER {
+                request.start_ns = now;
+                if request.in_span {
+                    desk.classes[usize::from(request.class)].add_start(desk.deployment.pool, request);
+                }
+            }
+            self.prefilling.push(slot);
+            self.add_chunk(slot, &mut budget, desk.slab);
+        }
+    }
+
+    fn add_chunk(&mut self, slot: u32, budget: &mut u64, slab: &Slab) {
+        let request = &slab[slot];
+        let tokens = u64::from(request.target - request.prefilled).min(*budget);
+        *budget -= tokens;
+        self.chunks.push(Chunk { tokens, past_tokens: u64::from(request.prefilled) });
+        self.chunk_tokens.push(tokens as u32);
+    }
+}

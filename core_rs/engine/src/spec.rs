@@ -1,0 +1,119 @@
+//! What a simulation is asked for: read once from JSON, refused if anything in it is unknown or out of range.
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::deployment::DeploymentSpec;
+use crate::meter::Limit;
+
+/// The version of the simulation spec that this build reads.
+pub const SPEC_VERSION: u32 = 1;
+
+/// How a cell chooses a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouterKind {
+    /// Each replica in turn.
+    RoundRobin,
+    /// The replica whose unfinished requests have the fewest prompt tokens.
+    LeastOutstandingTokens,
+}
+
+/// Where a class may run: a set of deployments, and the share of its requests that is drawn for it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetSpec {
+    pub deployments: Vec<usize>,
+    /// Of the class's requests; all targets of a class have one, or it has a single target without.
+    pub share: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassSpec {
+    pub limits: Vec<Limit>,
+    pub targets: Vec<TargetSpec>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedSpec {
+    pub pool_ix: usize,
+    pub n_replicas: usize,
+    pub deployment: DeploymentSpec,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimSpec {
+    pub spec_version: u32,
+    pub seed: u64,
+    pub warmup_ns: u64,
+    pub length_ns: u64,
+    pub drain_ns: u64,
+    pub window_ns: u64,
+    pub router: RouterKind,
+    pub n_pools: usize,
+    pub classes: Vec<ClassSpec>,
+    pub deployments: Vec<PlacedSpec>,
+    /// Keep a row for each request.
+    pub keep_requests: bool,
+}
+
+/// The longest time a simulation may span: 100 years.
+const MAX_NS: u64 = 100 * 366 * 86_400 * 1_000_000_000;
+
+impl SimSpec {
+    /// Read a spec from JSON.
+    pub fn from_json(bytes: &[u8]) -> Result<Self> {
+        let spec: Self = serde_json::from_slice(bytes).map_err(|e| Error::input("spec", e.to_string()))?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |field: &str, what: &str| Err(Error::input(field, what));
+        if self.spec_version != SPEC_VERSION {
+            return refuse("spec_version", &format!("this core reads version {SPEC_VERSION}, got {}", self.spec_version));
+        }
+        if self.window_ns == 0 {
+            return refuse("window_ns", "must be above 0");
+        }
+        if self.warmup_ns > self.length_ns {
+            return refuse("warmup_ns", "must not be above length_ns");
+        }
+        if self.length_ns > MAX_NS || self.drain_ns > MAX_NS {
+            return refuse("length_ns", "must be at most 100 years");
+        }
+        if self.classes.is_empty() || self.classes.len() > usize::from(u16::MAX) {
+            return refuse("classes", "must be 1 to 65535");
+        }
+        let n_replicas: usize = self.deployments.iter().map(|d| d.n_replicas).sum();
+        if n_replicas == 0 || n_replicas > 50_000_000 {
+            return refuse("deployments", "must have 1 to 50 million replicas");
+        }
+        for placed in &self.deployments {
+            if placed.pool_ix >= self.n_pools {
+                return refuse("deployments.pool_ix", "no such pool");
+            }
+        }
+        for class in &self.classes {
+            let n_shares = class.targets.iter().filter(|t| t.share.is_some()).count();
+            let is_single = class.targets.len() == 1 && n_shares == 0;
+            if !is_single && (n_shares != class.targets.len() || n_shares == 0) {
+                return refuse("classes.targets", "need a share each, or one target without");
+            }
+            let total: f64 = class.targets.iter().filter_map(|t| t.share).sum();
+            if n_shares > 0 && ((total - 1.0).abs() > 1e-9 || class.targets.iter().any(|t| t.share < Some(0.0))) {
+                return refuse("classes.targets.share", "must be at least 0 and sum to 1");
+            }
+            for target in &class.targets {
+                let n: usize = target.deployments.iter().filter_map(|&d| self.deployments.get(d)).map(|d| d.n_replicas).sum();
+                if target.deployments.iter().any(|&d| d >= self.deployments.len()) || n == 0 {
+                    return refuse("classes.targets.deployments", "no such deployment, or none with a replica");
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Closed-form sums over steps whose cost grows linearly: the arithmetic that lets a replica jump.
+//!
+//! With step i lasting `a + b i`, the first n steps last S(n) = n a + b n(n-1)/2, exact in 128-bit integers.
+
+use crate::step::Line;
+
+/// Sum of a line over steps `from..to`.
+pub fn sum(line: Line, from: u64, to: u64) -> i128 {
+    prefix(line, to) - if from == 0 { 0 } else { prefix(line, from) }
+}
+
+/// Sum of a line over steps `0..n`.
+pub fn prefix(line: Line, n: u64) -> i128 {
+    let n = i128::from(n);
+    line.base * n + if line.slope == 0 { 0 } else { line.slope * (n * (n - 1) / 2) }
+}
+
+/// Sum over steps `0..n` of the product of two lines: sum of (p + q i)(a + b i).
+pub fn prefix_product(x: Line, y: Line, n: u64) -> i128 {
+    let n = i128::from(n);
+    let first = n * (n - 1) / 2;
+    let second = (n - 1) * n * (2 * n - 1) / 6;
+    x.base * y.base * n + (x.base * y.slope + x.slope * y.base) * first + x.slope * y.slope * second
+}
+
+/// The smallest n in `lo..=hi` whose `rises(n)` holds; `hi` where none below it does. `rises` must be monotone.
+///
+/// Starts from `guess`, so that a good one makes it two or three calls.
+pub fn first_step(lo: u64, hi: u64, guess: u64, rises: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (lo, hi.max(lo));
+    let (mut at, mut reach) = (guess, 1u64);
+    let (mut held, mut failed) = (false, false);
+    // Below `low` it fails and from `high` on it holds; stride from the guess until both were seen, then halve.
+    while low < high {
+        at = at.clamp(low, high - 1);
+        if rises(at) {
+            (high, held) = (at, true);
+        } else {
+            (low, failed) = (at + 1, true);
+        }
+        at = match (held, failed) {
+            (true, true) => low + (high - low) / 2,
+            (true, false) => at.saturating_sub(reach),
+            _ => at.saturating_add(reach),
+        };
+        reach = reach.saturating_mul(2);
+    }
+    high
+}
+
+/// A float estimate of how many steps of a time line fit in `fs`: the root of the quadratic, exact enough to start from.
+pub fn steps_guess(line: Line, fs: i128) -> u64 {
+    let (a, b, t) = (line.base as f64, line.slope as f64, fs as f64);
+    if t <= 0.0 {
+        return 0;
+    }
+    let n = if b <= 0.0 {
+        t / a.max(1.0)
+    } else {
+        let half = a - 0.5 * b;
+        let root = libm::sqrt(half * half + 2.0 * b * t);
+        2.0 * t / (half + root).max(1.0)
+    };
+    n as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_equal_the_loop() {
+        let (x, y) = (Line { base: 7, slope: 3 }, Line { base: 11, slope: 2 });
+        for n in 0..40u64 {
+            let each = |i: u64| x.base + x.slope * i128::from(i);
+            assert_eq!(prefix(x, n), (0..n).map(each).sum::<i128>());
+            let product = (0..n).map(|i| each(i) * (y.base + y.slope * i128::from(i))).sum::<i128>();
+            assert_eq!(prefix_product(x, y, n), product);
+            assert_eq!(sum(x, n / 3, n), (n / 3..n).map(each).sum::<i128>());
+        }
+    }
+
+    #[test]
+    fn first_step_from_any_guess() {
+        for target in 0..30u64 {
+            for guess in 0..40u64 {
+                assert_eq!(first_step(2, 25, guess, |n| n >= target), target.clamp(2, 25));
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Tables of numbers: what leaves the engine. The column names carry the units.
+
+use crate::cell::{Fate, Sim};
+use crate::error::{Error, Result};
+use crate::meter::{ClassCount, Work, N_METRICS};
+use crate::step::{Bound, StepLine};
+use crate::sketch;
+use crate::time::{j_from_fj, s_from_fs, s_from_ns, NEVER, NS_PER_S};
+
+/// A column of one type, without nulls.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Column {
+    U16(Vec<u16>),
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+    I64(Vec<i64>),
+    F64(Vec<f64>),
+    /// 64-bit integers with nulls where there is none.
+    MaybeU64(Vec<Option<u64>>),
+}
+
+/// Columns of equal length.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    pub columns: Vec<(String, Column)>,
+}
+
+impl Table {
+    fn with(mut self, name: &str, column: Column) -> Self {
+        self.columns.push((name.to_owned(), column));
+        self
+    }
+
+    fn f64<T>(self, name: &str, rows: &[T], value: impl Fn(&T) -> f64) -> Self {
+        self.with(name, Column::F64(rows.iter().map(value).collect()))
+    }
+
+    fn u64<T>(self, name: &str, rows: &[T], value: impl Fn(&T) -> u64) -> Self {
+        self.with(name, Column::U64(rows.iter().map(value).collect()))
+    }
+
+    fn u32<T>(self, name: &str, rows: &[T], value: impl Fn(&T) -> u32) -> Self {
+        self.with(name, Column::U32(rows.iter().map(value).collect()))
+    }
+}
+
+/// The tables of a finished simulation.
+pub fn take(sim: &Sim, what: &str) -> Result<Table> {
+    match what {
+        "classes" => Ok(classes(sim)),
+        "class_windows" => Ok(class_windows(sim)),
+        "deployments" => Ok(deployments(sim)),
+        "windows" => Ok(windows(sim)),
+        "sketches" => Ok(sketches(sim)),
+        "requests" => Ok(requests(sim)),
+        other => Err(Error::input("what", format!("no table '{other}'"))),
+    }
+}
+
+/// Counters by class, of all that was offered and (`span_`) of what arrived in [warmup, length).
+fn classes(sim: &Sim) -> Table {
+    let rows: Vec<(u32, &ClassCount, &ClassCount)> =
+        sim.classes.iter().enumerate().map(|(i, c)| (i as u32, &c.all, &c.span)).collect();
+    Table::default()
+        .u32("class_ix", &rows, |r| r.0)
+        .u64("offered", &rows, |r| r.1.offered)
+        .u64("completed", &rows, |r| r.1.completed)
+        .u64("rejected", &rows, |r| r.1.rejected)
+        .u64("unfinished", &rows, |r| r.1.unfinished)
+        .u64("input_tokens", &rows, |r| r.1.input_tokens)
+        .u64("output_tokens", &rows, |r| r.1.output_tokens)
+        .u64("span_offered", &rows, |r| r.2.offered)
+        .u64("span_completed", &rows, |r| r.2.completed)
+        .u64("span_attained", &rows, |r| r.2.attained)
+        .u64("span_single_token", &rows, |r| r.2.single_token)
+}
+
+fn class_windows(sim: &Sim) -> Table {
+    let rows: Vec<_> =
+        sim.classes.iter().enumerate().flat_map(|(i, c)| c.windows.iter().map(move |(w, row)| (i as u32, *w, row))).collect();
+    Table::default()
+        .u32("class_ix", &rows, |r| r.0)
+        .u64("window_ix", &rows, |r| r.1)
+        .u64("offered", &rows, |r| r.2.offered)
+        .u64("completed", &rows, |r| r.2.completed)
+        .u64("rejected", &rows, |r| r.2.rejected)
+        .u64("attained", &rows, |r| r.2.attained)
+}
+
+fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
+    table
+        .f64("busy_s", rows, |r| s_from_ns(of(r).busy_ns))
+        .f64("prefill_s", rows, |r| s_from_fs(of(r).prefill_fs))
+        .f64("decode_s", rows, |r| s_from_fs(of(r).decode_fs))
+        .f64("prefill_j", rows, |r| j_from_fj(of(r).prefill_fj))
+        .f64("decode_j", rows, |r| j_from_fj(of(r).decode_fj))
+        .f64("bytes", rows, |r| of(r).bytes as f64)
+        .f64("flop", rows, |r| of(r).flops as f64)
+        .f64("memory_s", rows, |r| s_from_fs(of(r).memory_fs))
+        .f64("compute_s", rows, |r| s_from_fs(of(r).compute_fs))
+        .f64("network_s", rows, |r| s_from_fs(of(r).network_fs))
+        .f64("launch_s", rows, |r| s_from_fs(of(r).launch_fs))
+        .f64("kv_token_s", rows, |r| s_from_fs(of(r).kv_token_fs))
+        .u64("steps", rows, |r| of(r).steps)
+        .u64("input_tokens", rows, |r| of(r).input_tokens)
+        .u64("output_tokens", rows, |r| of(r).output_tokens)
+        .u64("recomputed_tokens", rows, |r| of(r).recomputed_tokens)
+        .u64("preemptions", rows, |r| of(r).preemptions)
+}
+
+/// Work of each deployment over the measured span, and what it consists of.
+fn deployments(sim: &Sim) -> Table {
+    let placed = &sim.spec().deployments;
+    let rows: Vec<_> = sim.meters.iter().enumerate().map(|(i, m)| (i, &m.span)).collect();
+    let table = Table::default()
+        .u32("deployment_ix", &rows, |r| r.0 as u32)
+        .u32("pool_ix", &rows, |r| placed[r.0].pool_ix as u32)
+        .u32("n_replicas", &rows, |r| placed[r.0].n_replicas as u32)
+        .u64("kv_capacity_tokens", &rows, |r| sim.deployments()[r.0].model.kv_capacity_tokens())
+        .f64("parked_w", &rows, |r| sim.deployments()[r.0].model.parked_uw() as f64 / 1e6);
+    work(table, &rows, |r| r.1)
+}
+
+fn windows(sim: &Sim) -> Table {
+    let rows: Vec<_> =
+        sim.meters.iter().enumerate().flat_map(|(i, m)| m.windows.iter().map(move |(w, work)| (i as u32, *w, work))).collect();
+    let table = Table::default().u32("deployment_ix", &rows, |r| r.0).u64("window_ix", &rows, |r| r.1);
+    work(table, &rows, |r| r.2)
+}
+
+/// One row a kept value or bucket: what `quantiles` reads back.
+fn sketches(sim: &Sim) -> Table {
+    let mut rows: Vec<(u16, u16, u16, bool, u64, u64)> = Vec::new();
+    let mut sums: Vec<(u64, u64)> = Vec::new();
+    for (class, meter) in sim.classes.iter().enumerate() {
+        for (pool, by_metric) in meter.sketches.iter().enumerate() {
+            for (metric, sketch) in by_metric.iter().enumerate() {
+                let (is_bucket, entries) = sketch.rows();
+                for (at, (key, n)) in entries.into_iter().enumerate() {
+                    rows.push((class as u16, pool as u16, metric as u16, is_bucket, key, n));
+                    // The sketch's sum stands once, at its first row.
+                    sums.push(if at == 0 { split_fs(sketch.sum_fs()) } else { (0, 0) });
+                }
+            }
+        }
+    }
+    Table::default()
+        .with("class_ix", Column::U16(rows.iter().map(|r| r.0).collect()))
+        .with("pool_ix", Column::U16(rows.iter().map(|r| r.1).collect()))
+        .with("metric_ix", Column::U16(rows.iter().map(|r| r.2).collect()))
+        .with("is_bucket", Column::U16(rows.iter().map(|r| u16::from(r.3)).collect()))
+        .u64("key_ns", &rows, |r| r.4)
+        .u64("count", &rows, |r| r.5)
+        .u64("sum_s", &sums, |s| s.0)
+        .u64("sum_fs", &sums, |s| s.1)
+}
+
+/// Whole seconds and the femtoseconds beyond, so that a sum stays exact in two 64-bit columns.
+fn split_fs(fs: i128) -> (u64, u64) {
+    let per_s = i128::from(NS_PER_S) * 1_000_000;
+    ((fs / per_s) as u64, (fs % per_s) as u64)
+}
+
+/// The cost of steps: time, energy, bytes and operations of the first step, and what each further one adds.
+pub fn steps(lines: &[StepLine]) -> Table {
+    Table::default()
+        .f64("time_s", lines, |l| s_from_fs(l.time_fs.base))
+        .f64("time_slope_s", lines, |l| s_from_fs(l.time_fs.slope))
+        .f64("energy_j", lines, |l| j_from_fj(l.energy_fj.base))
+        .f64("energy_slope_j", lines, |l| j_from_fj(l.energy_fj.slope))
+        .f64("bytes", lines, |l| l.bytes.base as f64)
+        .f64("bytes_slope", lines, |l| l.bytes.slope as f64)
+        .f64("flop", lines, |l| l.flops.base as f64)
+        .f64("flop_slope", lines, |l| l.flops.slope as f64)
+        .f64("memory_s", lines, |l| s_from_fs(l.memory_fs))
+        .f64("compute_s", lines, |l| s_from_fs(l.compute_fs))
+        .f64("network_s", lines, |l| s_from_fs(l.network_fs))
+        .f64("launch_s", lines, |l| s_from_fs(l.launch_fs))
+        .u64("is_compute_bound", lines, |l| u64::from(l.bound == Bound::Compute))
+        .u64("valid_steps", lines, |l| l.valid_steps)
+}
+
+fn requests(sim: &Sim) -> Table {
+    let rows = &sim.rows;
+    let known = |t: u64| (t != NEVER).then_some(t);
+    Table::default()
+        .u64("row", rows, |r| r.row)
+        .with("class_ix", Column::U16(rows.iter().map(|r| r.class).collect()))
+        .u32("replica_ix", rows, |r| r.replica)
+        .with("fate", Column::U16(rows.iter().map(|r| r.fate as u16).collect()))
+        .u64("arrival_ns", rows, |r| r.arrival_ns)
+        .with("start_ns", Column::MaybeU64(rows.iter().map(|r| known(r.start_ns)).collect()))
+        .with("first_token_ns", Column::MaybeU64(rows.iter().map(|r| known(r.first_token_ns)).collect()))
+        .with(
+            "end_ns",
+            Column::MaybeU64(rows.iter().map(|r| known(r.end_ns).filter(|_| r.fate == Fate::Completed)).collect()),
+        )
+        .u32("input_tokens", rows, |r| r.input_tokens)
+        .u32("output_tokens", rows, |r| r.output_tokens)
+        .u32("generated_tokens", rows, |r| r.generated_tokens)
+}
+
+/// Rows of sketches, as `take(sim, "sketches")` gives them, of any number of pools, cells and seeds.
+#[derive(Debug, Clone, Default)]
+pub struct SketchRows {
+    pub class_ix: Vec<u16>,
+    pub metric_ix: Vec<u16>,
+    pub is_bucket: Vec<u16>,
+    pub key_ns: Vec<u64>,
+    pub count: Vec<u64>,
+    pub sum_s: Vec<u64>,
+    pub sum_fs: Vec<u64>,
+}
+
+/// What to read off the merged sketch of a class and metric.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Query {
+    pub class_ix: u16,
+    pub metric_ix: u16,
+    /// 0..1; none asks for the mean.
+    pub quantile: Option<f64>,
+    /// Members of the population below every value (they count as met), and its size; none = only those with a value.
+    pub n_low: u64,
+    pub n_total: Option<u64>,
+}
+
+/// Answers in seconds, in the order of the queries; none where there is no value.
+pub fn query(rows: &SketchRows, queries: &[Query]) -> Vec<Option<f64>> {
+    let mut merged: std::collections::BTreeMap<(u16, u16), Merged> = std::collections::BTreeMap::new();
+    for at in 0..rows.class_ix.len() {
+        let entry = merged.entry((rows.class_ix[at], rows.metric_ix[at])).or_default();
+        entry.count += rows.count[at];
+        entry.sum_fs += i128::from(rows.sum_s[at]) * i128::from(NS_PER_S) * 1_000_000 + i128::from(rows.sum_fs[at]);
+        let list = if rows.is_bucket[at] == 0 { &mut entry.values } else { &mut entry.buckets };
+        list.push((rows.key_ns[at], rows.count[at]));
+    }
+    let read: std::collections::BTreeMap<(u16, u16), (bool, Vec<(u64, u64)>)> =
+        merged.iter().map(|(key, m)| (*key, m.rows())).collect();
+    queries
+        .iter()
+        .map(|q| {
+            let key = (q.class_ix, q.metric_ix);
+            let of = merged.get(&key)?;
+            let (is_bucket, rows) = read.get(&key)?;
+            match q.quantile {
+                None => (of.count > 0).then(|| s_from_fs(of.sum_fs) / of.count as f64),
+                Some(quantile) => {
+                    let n_total = q.n_total.unwrap_or(of.count);
+                    sketch::quantile(*is_bucket, rows, q.n_low, n_total, quantile).map(|ns| ns / NS_PER_S as f64)
+                }
+            }
+        })
+        .collect()
+}
+
+#[derive(Default)]
+struct Merged {
+    count: u64,
+    sum_fs: i128,
+    values: Vec<(u64, u64)>,
+    buckets: Vec<(u64, u64)>,
+}
+
+impl Merged {
+    /// Exact while all of it was kept exactly and is few; else buckets.
+    fn rows(&self) -> (bool, Vec<(u64, u64)>) {
+        let is_bucket = !self.buckets.is_empty() || self.count > sketch::EXACT_MAX;
+        let mut by_key: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+        for &(value, n) in &self.values {
+            *by_key.entry(if is_bucket { u64::from(sketch::bucket(value)) } else { value }).or_default() += n;
+        }
+        for &(bucket, n) in &self.buckets {
+            *by_key.entry(bucket).or_default() += n;
+        }
+        (is_bucket, by_key.into_iter().collect())
+    }
+}
+
+/// How many latency metrics a class has; the codes of `metric_ix`.
+pub const METRICS: [&str; N_METRICS] = ["ttft", "tpot", "itl", "e2e", "queue"];

@@ -1,0 +1,51 @@
+"""The Rust core as Python sees it. Private: `planner/core.py` is its one caller.
+
+Specs are JSON bytes that the engine reads strictly (an unknown field is refused); tables cross both ways by the Arrow
+PyCapsule protocol (`__arrow_c_stream__`), numeric columns only.
+"""
+
+from typing import final
+
+__version__: str
+
+class EngineError(Exception):
+    """`args` is (kind, where, what, way_out); kind is input, infeasible, stuck or bug."""
+
+@final
+class Table:
+    """Columns of numbers that any Arrow-aware frame reads without a copy."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+@final
+class Sim:
+    """The simulation of one cell: feed requests, advance in slices, take tables."""
+
+    def __new__(cls, spec: bytes) -> Sim: ...
+    def feed(self, requests: object) -> None:
+        """Hand in requests: arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens UInt32, output_tokens UInt32."""
+
+    def end_of_requests(self) -> None:
+        """No more requests will come."""
+
+    def advance(self, budget: int) -> tuple[int, int, bool]:
+        """Work through up to `budget` events; returns simulated nanoseconds, events so far, and whether it is done."""
+
+    def take(self, what: str) -> Table:
+        """A table of the finished run: classes, class_windows, deployments, windows, sketches or requests."""
+
+def plan(spec: bytes) -> str:
+    """What a deployment takes and holds, as JSON."""
+
+def step_times(spec: bytes, batches: object) -> Table:
+    """The cost of a step for each row of `batches`."""
+
+def sample(spec: bytes) -> Table:
+    """Random arrivals or lengths."""
+
+def quantiles(sketches: object, queries: bytes) -> list[float | None]:
+    """Means and quantiles of merged sketches in seconds, in the order of the queries."""
+
+def build_info() -> list[tuple[str, str]]:
+    """Version, profile, target and spec version."""

@@ -1,0 +1,173 @@
+"""The one door to the Rust core: typed wrappers, errors translated, tables as polars frames.
+
+Specs cross once as JSON; tables cross as Arrow, without copies of Python objects. Every call that can take long gives
+the interpreter lock away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner import _core
+from planner.errors import CoreError, Fault, Infeasible, PlannerError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+METRICS = ("ttft", "tpot", "itl", "e2e", "queue")
+"""Latency metrics, in the order of the core's `metric_ix`."""
+FATES = ("completed", "rejected", "unfinished")
+"""How a request ends, in the order of the core's `fate`."""
+
+SLICE_EVENTS = 100_000
+"""Events of one slice: about 30 ms, so that Ctrl-C and progress are prompt and the slicing costs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to read off the merged sketch of a class and metric; `quantile` None asks for the mean."""
+
+    class_ix: int
+    metric: str
+    quantile: float | None
+    n_low: int = 0
+    n_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimTables:
+    """What one simulation leaves: counters, work and sketches, each a frame (see `core_rs/engine/src/table.rs`)."""
+
+    classes: pl.DataFrame
+    class_windows: pl.DataFrame
+    deployments: pl.DataFrame
+    windows: pl.DataFrame
+    sketches: pl.DataFrame
+    requests: pl.DataFrame | None
+    n_events: int
+
+
+class Cancelled(Exception):
+    """The caller asked the simulation to stop."""
+
+
+def _translate(error: _core.EngineError) -> PlannerError:
+    kind, where, what, way_out = error.args
+    if kind == "infeasible":
+        return Infeasible(Fault(what=f"{where}: {what}", way_out=way_out))
+    if kind == "bug":
+        info = ", ".join(f"{name} {value}" for name, value in _core.build_info())
+        return CoreError(Fault(what=f"bug in the core: {what}", way_out=f"please report it with: {info}"))
+    return CoreError(Fault(what=f"{where}: {what}", way_out=way_out))
+
+
+def _json(spec: object) -> bytes:
+    return json.dumps(spec, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _frame(table: _core.Table) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame(table)
+
+
+def plan(deployment: Mapping[str, object]) -> dict[str, Any]:
+    """What a deployment takes and holds: chips, memory of a chip by part in bytes, KV capacity in tokens and blocks.
+
+    Raises:
+        Infeasible: a part does not fit; the message names it and the smallest layout that does.
+        CoreError: the spec itself is wrong.
+    """
+    try:
+        result: dict[str, Any] = json.loads(_core.plan(_json(deployment)))
+    except _core.EngineError as error:
+        raise _translate(error) from None
+    return result
+
+
+def step_times(deployment: Mapping[str, object], batches: pl.DataFrame) -> pl.DataFrame:
+    """The cost of a step for each row of `batches`: seconds, joules, bytes, operations, and what each further step adds.
+
+    `batches` has the UInt64 columns n_seqs, context_tokens, window_tokens, n_growing_in_window, chunk_tokens and
+    chunk_past_tokens (`core_rs/engine/src/step.rs` says what each counts).
+    """
+    try:
+        return _frame(_core.step_times(_json(deployment), batches))
+    except _core.EngineError as error:
+        raise _translate(error) from None
+
+
+def sample(spec: Mapping[str, object]) -> pl.DataFrame:
+    """Random arrivals or lengths as `core_rs/engine/src/sample.rs` describes them; a pure function of `spec`."""
+    try:
+        return _frame(_core.sample(_json(spec)))
+    except _core.EngineError as error:
+        raise _translate(error) from None
+
+
+def quantiles(sketches: pl.DataFrame, queries: Sequence[Query]) -> list[float | None]:
+    """Means and quantiles in seconds off the merged sketches, in the order of `queries`; None where there is none."""
+    asked = [
+        {
+            "class_ix": query.class_ix,
+            "metric_ix": METRICS.index(query.metric),
+            "quantile": query.quantile,
+            "n_low": query.n_low,
+            "n_total": query.n_total,
+        }
+        for query in queries
+    ]
+    try:
+        return list(_core.quantiles(sketches, _json(asked)))
+    except _core.EngineError as error:
+        raise _translate(error) from None
+
+
+def simulate(
+    spec: Mapping[str, object],
+    requests: pl.DataFrame,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> SimTables:
+    """Simulate one cell to its end.
+
+    `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32. `progress` is
+    told the simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before each.
+
+    Raises:
+        Cancelled: `is_cancelled` said so.
+        CoreError: the spec or the requests are wrong, or the simulation is stuck.
+        Infeasible: a deployment does not fit.
+    """
+    try:
+        sim = _core.Sim(_json(spec))
+        sim.feed(requests)
+        sim.end_of_requests()
+        while True:
+            if is_cancelled():
+                raise Cancelled
+            now_ns, n_events, is_done = sim.advance(SLICE_EVENTS)
+            if progress is not None:
+                progress(now_ns, n_events)
+            if is_done:
+                break
+        return SimTables(
+            classes=_frame(sim.take("classes")),
+            class_windows=_frame(sim.take("class_windows")),
+            deployments=_frame(sim.take("deployments")),
+            windows=_frame(sim.take("windows")),
+            sketches=_frame(sim.take("sketches")),
+            requests=_frame(sim.take("requests")) if spec.get("keep_requests") else None,
+            n_events=n_events,
+        )
+    except _core.EngineError as error:
+        raise _translate(error) from None
+
+
+def build_info() -> dict[str, str]:
+    """How the core was built: version, profile (debug or release), target, the spec version that it reads."""
+    return dict(_core.build_info())

@@ -1,0 +1,73 @@
+"""What a fleet consists of once it is laid out: pools of racks, the replicas on them, and the facts that price them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.errors import Notice
+    from planner.facts.schema import Chip, Fact, Rack
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One deployment on a pool, and how many copies of it the pool's racks hold."""
+
+    pool: str
+    model: str
+    n_replicas: int
+    n_chips: int
+    """Chips of one replica."""
+    tp: int
+    dp: int
+    ep: int
+    engine: str
+    precision: str
+    """How weights are stored, in words: `mxfp4 experts, bf16 rest`."""
+    spec: Mapping[str, Any]
+    """The core's deployment spec."""
+    plan: Mapping[str, Any]
+    """The core's plan of it: memory by part, KV capacity."""
+
+    @property
+    def label(self) -> str:
+        """`gpt-oss-120b tp8`, for reports."""
+        parts = [f"tp{self.tp}"] + [f"{name}{n}" for name, n in (("dp", self.dp), ("ep", self.ep)) if n > 1]
+        return " ".join([self.model, *parts])
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLayout:
+    """A pool of equal racks."""
+
+    name: str
+    rack: Rack
+    chip: Chip
+    n_racks: int
+    n_existing: int
+    """Racks that are owned already: they have no capex."""
+    placed: tuple[Placed, ...]
+    n_chips: int
+    idle_chips: int
+    """Chips that no replica uses: they are billed and draw their idle power."""
+    capex_usd_per_rack: Fact
+    rent_usd_per_chip_h: Fact | None
+    """Set where the racks are rented: then they have no capex, network, storage or upkeep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A fleet that fits: memory, domains, racks and the site's power were checked."""
+
+    pools: tuple[PoolLayout, ...]
+    placed: tuple[Placed, ...]
+    """All deployments, in the order of the simulator's `deployment_ix`."""
+    pue: Fact
+    electricity_usd_per_kwh: Fact
+    carbon_kgco2e_per_kwh: Fact
+    rated_w: float
+    """What the racks are provisioned for, at the meter: sum of rated power x PUE."""
+    power_limit_w: float | None
+    notices: tuple[Notice, ...]
