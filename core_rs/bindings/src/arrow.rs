@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchReader, UInt16Array,
     UInt32Array, UInt64Array,
@@ -62,7 +62,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema); // the protocol lets a producer ignore it
         let reader = RecordBatchIterator::new(vec![Ok(self.batch.clone())], self.batch.schema());
-        PyCapsule::new(py, FFI_ArrowArrayStream::new(Box::new(reader)), Some(STREAM.to_owned()))
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
     }
 }
 
@@ -84,7 +84,7 @@ impl Columns {
         // SAFETY: the capsule's name says that it holds an ArrowArrayStream, which `from_raw` moves out, leaving a
         // released one behind, so the capsule's destructor finds nothing to free. The lock is held throughout.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
-        let reader = ArrowArrayStreamReader::try_new(stream).map_err(|e| refuse(e.to_string()))?;
+        let reader = RecordBatchStreamReader::try_new(stream).map_err(|e| refuse(e.to_string()))?;
         let schema = reader.schema();
         let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| refuse(e.to_string()))?;
         Ok(Self { batches, schema })

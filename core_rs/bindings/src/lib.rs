@@ -5,6 +5,7 @@ mod error;
 
 use engine::cell::{Requests, Sim as EngineSim};
 use engine::deployment::DeploymentSpec;
+use engine::sample::SampleSpec;
 use engine::spec::SimSpec;
 use engine::step::{self, Row, StepModel};
 use engine::table::{self, SketchRows};
@@ -90,6 +91,19 @@ fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResu
     Table::new(table::steps(&lines))
 }
 
+/// Random arrivals and lengths.
+#[pyfunction]
+fn sample(py: Python<'_>, spec: &[u8]) -> PyResult<Table> {
+    let sampled = py.detach(|| {
+        guard(|| {
+            let spec: SampleSpec =
+                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("sample", e.to_string()))?;
+            engine::sample::run(&spec)
+        })
+    })?;
+    Table::new(sampled)
+}
+
 /// Quantiles and means of merged sketches, in seconds; none where there is no value.
 #[pyfunction]
 fn quantiles(sketches: &Bound<'_, PyAny>, queries: &[u8]) -> PyResult<Vec<Option<f64>>> {
@@ -130,6 +144,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Table>()?;
     m.add_function(wrap_pyfunction!(plan, m)?)?;
     m.add_function(wrap_pyfunction!(step_times, m)?)?;
+    m.add_function(wrap_pyfunction!(sample, m)?)?;
     m.add_function(wrap_pyfunction!(quantiles, m)?)?;
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     Ok(())

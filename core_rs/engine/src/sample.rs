@@ -7,6 +7,7 @@ mod profile;
 
 use serde::Deserialize;
 
+use crate::table::{Column, Table};
 use crate::error::{Error, Result};
 use crate::rng::{Purpose, Stream};
 
@@ -33,33 +34,13 @@ pub enum SampleSpec {
     Profile(ProfileSpec),
 }
 
-/// One column of whole numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Column {
-    U64(Vec<u64>),
-    U32(Vec<u32>),
-    I64(Vec<i64>),
-}
-
-/// Columns of one length, with their names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SampleTable {
-    pub columns: Vec<(String, Column)>,
-}
-
-impl SampleTable {
-    fn of<const N: usize>(columns: [(&str, Column); N]) -> Self {
-        Self { columns: columns.into_iter().map(|(name, column)| (name.to_owned(), column)).collect() }
-    }
-}
-
 /// The table that `spec` asks for.
-pub fn run(spec: &SampleSpec) -> Result<SampleTable> {
+pub fn run(spec: &SampleSpec) -> Result<Table> {
     Ok(match spec {
-        SampleSpec::Arrivals(spec) => SampleTable::of([("arrival_ns", Column::U64(arrivals(spec)?))]),
+        SampleSpec::Arrivals(spec) => Table::of([("arrival_ns", Column::U64(arrivals(spec)?))]),
         SampleSpec::Lengths(spec) => lengths(spec)?.table(),
-        SampleSpec::Rotations(spec) => SampleTable::of([("shift_ns", Column::U64(rotations(spec)?))]),
-        SampleSpec::Thinning(spec) => SampleTable::of([("row", Column::U32(thinning(spec)?))]),
+        SampleSpec::Rotations(spec) => Table::of([("shift_ns", Column::U64(rotations(spec)?))]),
+        SampleSpec::Thinning(spec) => Table::of([("row", Column::U32(thinning(spec)?))]),
         SampleSpec::Profile(spec) => profile(spec)?.table(),
     })
 }
@@ -242,8 +223,8 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    fn table(self) -> SampleTable {
-        SampleTable::of([
+    fn table(self) -> Table {
+        Table::of([
             ("input_tokens", Column::U32(self.input_tokens)),
             ("output_tokens", Column::U32(self.output_tokens)),
             ("redraws", Column::U32(self.redraws)),

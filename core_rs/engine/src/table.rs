@@ -26,6 +26,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// A table of columns and their names.
+    pub fn of<const N: usize>(columns: [(&str, Column); N]) -> Self {
+        Self { columns: columns.into_iter().map(|(name, column)| (name.to_owned(), column)).collect() }
+    }
+
     fn with(mut self, name: &str, column: Column) -> Self {
         self.columns.push((name.to_owned(), column));
         self

@@ -8,7 +8,7 @@
 
 use serde::Deserialize;
 
-use super::{fits, Column, SampleTable, MAX_REDRAWS, MAX_REQUESTS};
+use super::{fits, Column, Table, MAX_REDRAWS, MAX_REQUESTS};
 use crate::error::{Error, Result};
 use crate::rng::{Purpose, Stream};
 
@@ -62,8 +62,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    pub(super) fn table(self) -> SampleTable {
-        SampleTable::of([
+    pub(super) fn table(self) -> Table {
+        Table::of([
             ("arrival_ns", Column::U64(self.arrival_ns)),
             ("input_tokens", Column::U32(self.input_tokens)),
             ("output_tokens", Column::U32(self.output_tokens)),
