@@ -167,7 +167,7 @@ pub struct Plan {
 pub fn plan(spec: &DeploymentSpec) -> Result<Plan> {
     spec.validate()?;
     let memory = MemoryPlan::new(spec)?;
-    let kv = KvModel::new(&spec.model, &spec.layout, spec.precision.kv_bytes_per_element, spec.serving.block_tokens);
+    let kv = KvModel::new(&spec.model, &spec.layout, &spec.precision, &spec.serving);
     let n_chips = spec.layout.n_chips();
     Ok(Plan {
         n_chips,
@@ -179,4 +179,59 @@ pub fn plan(spec: &DeploymentSpec) -> Result<Plan> {
         parked_w: spec.chip.parked_w * n_chips as f64,
         memory,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{deepseek_on_gb300, gpt_oss_on_gb200, llama_on_h100};
+
+    type Spoil = fn(&mut DeploymentSpec);
+
+    #[test]
+    fn a_spec_survives_the_border_and_unknown_fields_do_not() {
+        let spec = gpt_oss_on_gb200(4, 1);
+        let mut tree = serde_json::to_value(&spec).unwrap();
+        assert_eq!(DeploymentSpec::from_json(tree.to_string().as_bytes()).unwrap(), spec);
+        for part in ["chip", "model", "precision", "layout", "engine", "serving"] {
+            let mut other = tree.clone();
+            other[part]["unheard_of"] = 1.into();
+            let error = DeploymentSpec::from_json(other.to_string().as_bytes()).unwrap_err();
+            assert!(error.to_string().contains("unheard_of"), "{error}");
+        }
+        tree["model"]["attention"]["unheard_of"] = 1.into();
+        assert!(DeploymentSpec::from_json(tree.to_string().as_bytes()).is_err());
+    }
+
+    #[test]
+    fn wrong_figures_are_named() {
+        let wrong: [(&str, Spoil); 8] = [
+            ("chip.memory_bytes_per_s", |s| s.chip.memory_bytes_per_s = -1.0),
+            ("chip.flop_per_s.bf16", |s| s.chip.flop_per_s.bf16 = f64::NAN),
+            ("chip.parked_w", |s| s.chip.parked_w = 10.0),
+            ("engine.link_eff_frac", |s| s.engine.link_eff_frac = 1.5),
+            ("engine.expert_skew", |s| s.engine.expert_skew = 0.5),
+            ("serving.max_batch", |s| s.serving.max_batch = 0),
+            ("layout.pp", |s| s.layout.pp = 2),
+            ("layout.ep", |s| s.layout.ep = 2),
+        ];
+        for (field, spoil) in wrong {
+            let mut spec = llama_on_h100(1);
+            spoil(&mut spec);
+            assert!(matches!(spec.validate(), Err(Error::Input { field: f, .. }) if f == field), "{field}");
+        }
+        let mut spec = llama_on_h100(1);
+        spec.precision.rest_rate = Rate::Fp4;
+        let error = crate::step::StepModel::new(&spec).unwrap_err();
+        assert!(error.to_string().contains("precision.rest_rate: the chip has no fp4 path"), "{error}");
+    }
+
+    #[test]
+    fn a_plan_says_what_the_deployment_holds() {
+        let plan = plan(&deepseek_on_gb300(8, 1)).unwrap();
+        assert_eq!(plan.n_chips, 8);
+        assert_eq!(plan.weight_bytes, 671_025_397_760.0);
+        assert_eq!(plan.kv_bytes_per_token, 61.0 * 576.0 * 2.0);
+        assert_eq!(plan.max_sequence_tokens, 163_840);
+    }
 }

@@ -120,3 +120,53 @@ fn heads_in_words(model: &ModelSpec) -> String {
 pub(crate) fn infeasible(part: &str, what: String, way_out: String) -> Error {
     Error::Infeasible { part: part.to_owned(), what, way_out }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{deepseek_on_gb300, gpt_oss_on_gb200, llama_on_h100};
+
+    fn refused(spec: &crate::deployment::DeploymentSpec) -> (String, String) {
+        match spec.layout.validate(&spec.model, &spec.chip) {
+            Err(Error::Infeasible { part, way_out, .. }) => (part, way_out),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_replica_stays_inside_one_domain() {
+        let mut spec = llama_on_h100(8);
+        assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
+        spec.layout.dp = 2;
+        assert_eq!(refused(&spec), ("domain".to_owned(), "use at most 8 chips a replica".to_owned()));
+    }
+
+    #[test]
+    fn heads_are_split_evenly_or_copied_whole() {
+        let mut spec = llama_on_h100(3);
+        assert_eq!(refused(&spec), ("heads".to_owned(), "tp may be 1, 2, 4, 8".to_owned()));
+        // 8 key-value heads over 16 chips: two whole copies. Over 12: neither.
+        spec.chip.domain_chips = 64;
+        spec.model.n_heads = 48;
+        spec.layout.tp = 16;
+        assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
+        assert_eq!(spec.layout.kv_shards(&spec.model), 8);
+        spec.layout.tp = 12;
+        assert_eq!(refused(&spec).0, "heads");
+    }
+
+    #[test]
+    fn experts_are_spread_evenly() {
+        let mut spec = deepseek_on_gb300(1, 72);
+        assert_eq!(refused(&spec), ("experts".to_owned(), "use another number of chips".to_owned()));
+        spec.layout = Layout { tp: 8, dp: 1, pp: 1, ep: 3 };
+        assert_eq!(refused(&spec), ("experts".to_owned(), "use ep 8".to_owned()));
+        for ep in [1, 2, 4, 8] {
+            spec.layout.ep = ep;
+            assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
+        }
+        // 12 chips and 128 experts of inner width 2880 = 2^6 x 45: ep 4 with each expert over 3 chips.
+        assert_eq!(widest_ep(&gpt_oss_on_gb200(1, 1).model, 12), Some(4));
+        assert_eq!(widest_ep(&llama_on_h100(1).model, 12), Some(1));
+    }
+}

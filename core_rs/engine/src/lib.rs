@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod chip;
+pub mod collective;
+pub mod cost;
 pub mod deployment;
 pub mod error;
 pub mod kv;
@@ -15,5 +17,7 @@ pub mod model;
 pub mod power;
 pub mod rng;
 pub mod sample;
+#[cfg(test)]
+mod samples;
 pub mod step;
 pub mod time;

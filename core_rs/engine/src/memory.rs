@@ -25,6 +25,7 @@ pub struct MemoryPlan {
     pub activations_bytes: f64,
     /// Left for keys and values.
     pub kv_bytes: f64,
+    /// Past every window; what sliding layers hold comes on top (`KvModel::blocks_for`).
     pub kv_bytes_per_token: f64,
     /// Over the whole replica.
     pub kv_capacity_tokens: u64,
@@ -32,32 +33,30 @@ pub struct MemoryPlan {
     pub max_sequence_tokens: u64,
 }
 
-/// What must fit beside the weights, in the order in which it is placed; the first that overflows is named.
+/// What must fit on a chip, in the order in which it is placed; the first that overflows is named.
 struct Parts {
     weights: f64,
     runtime: f64,
     collective: f64,
     states: f64,
+    /// The cache of one step's prompt tokens: below that an engine cannot use its token budget.
     kv_least: f64,
     activations: f64,
 }
 
 impl Parts {
     fn new(spec: &DeploymentSpec, layout: &Layout) -> Self {
-        let n = layout.n_chips() as f64;
-        let (tp, dp) = (layout.tp as f64, layout.dp as f64);
-        let p = &spec.model.params;
-        let kv = KvModel::new(&spec.model, layout, spec.precision.kv_bytes_per_element, spec.serving.block_tokens);
-        let least_tokens = spec.serving.chunk_tokens.min(spec.model.context_tokens);
-        let per_group = (spec.serving.max_batch as f64 / dp).ceil();
+        let (tp, n) = (layout.tp as f64, layout.n_chips() as f64);
+        let (params, precision, serving) = (&spec.model.params, &spec.precision, &spec.serving);
+        let kv = KvModel::new(&spec.model, layout, precision, serving);
         Self {
-            weights: p.routed_expert_total * spec.precision.expert_bytes_per_param / n
-                + p.non_expert_total * spec.precision.rest_bytes_per_param / tp,
-            runtime: spec.serving.runtime_reserve_bytes,
-            collective: if n > 1.0 { spec.serving.collective_buffer_bytes } else { 0.0 },
-            states: per_group * spec.model.state_bytes_per_sequence / tp,
-            kv_least: kv.bytes_at(least_tokens) / kv.shards,
-            activations: spec.serving.activation_bytes.unwrap_or_else(|| activations(spec, layout)),
+            weights: params.routed_expert_total * precision.expert_bytes_per_param / n
+                + params.non_expert_total * precision.rest_bytes_per_param / tp,
+            runtime: serving.runtime_reserve_bytes,
+            collective: if n > 1.0 { serving.collective_buffer_bytes } else { 0.0 },
+            states: group_sequences(spec, layout) * spec.model.state_bytes_per_sequence / tp,
+            kv_least: kv.bytes_at(serving.chunk_tokens.min(spec.model.context_tokens)) / kv.shards,
+            activations: serving.activation_bytes.unwrap_or_else(|| activations(spec, layout)),
         }
     }
 
@@ -86,10 +85,11 @@ impl MemoryPlan {
         if parts.total() > capacity {
             return Err(does_not_fit(spec, &parts));
         }
-        let kv = KvModel::new(&spec.model, layout, spec.precision.kv_bytes_per_element, spec.serving.block_tokens);
+        let kv = KvModel::new(&spec.model, layout, &spec.precision, &spec.serving);
         let kv_bytes = capacity - (parts.total() - parts.kv_least);
-        let group_tokens = (kv_bytes / kv.chip_bytes_per_token()).floor() as u64;
-        let group_blocks = group_tokens / kv.block_tokens;
+        let kv_bytes_per_token = kv.bytes_per_token() / kv.shards;
+        let group_tokens = (kv_bytes / kv_bytes_per_token).floor() as u64;
+        let group_blocks = group_tokens / spec.serving.block_tokens;
         Ok(Self {
             capacity_bytes: capacity,
             weights_bytes: parts.weights,
@@ -98,12 +98,17 @@ impl MemoryPlan {
             states_bytes: parts.states,
             activations_bytes: parts.activations,
             kv_bytes,
-            kv_bytes_per_token: kv.chip_bytes_per_token(),
+            kv_bytes_per_token,
             kv_capacity_tokens: group_tokens * layout.dp,
             kv_blocks: group_blocks * layout.dp,
             max_sequence_tokens: kv.longest_in(group_blocks).min(spec.model.context_tokens),
         })
     }
+}
+
+/// Sequences of a full batch that one attention group holds.
+fn group_sequences(spec: &DeploymentSpec, layout: &Layout) -> f64 {
+    spec.serving.max_batch.div_ceil(layout.dp) as f64
 }
 
 /// Peak activations of a chip in a step of `chunk_tokens` tokens.
@@ -143,35 +148,148 @@ fn activations(spec: &DeploymentSpec, layout: &Layout) -> f64 {
 
 fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
     let capacity = spec.chip.memory_bytes;
-    let mut placed = 0.0;
-    let mut named = ("activations", parts.activations);
-    for (name, bytes) in parts.named() {
-        placed += bytes;
+    let (mut part, mut bytes, mut placed) = ("activations", parts.activations, 0.0);
+    for (name, size) in parts.named() {
+        placed += size;
         if placed > capacity {
-            named = (name, bytes);
+            (part, bytes) = (name, size);
             break;
         }
     }
-    let (name, bytes) = named;
+    let needed = parts.total();
+    let short = (needed - capacity).ceil();
     let what = format!(
-        "{bytes:.0} bytes of {name} a chip do not fit: {:.0} bytes are needed and {capacity:.0} are there, {:.0} too few",
-        parts.total(),
-        (parts.total() - capacity).ceil()
+        "{bytes:.0} B of {part} do not fit on a chip: {needed:.0} B needed, {capacity:.0} B there, {short:.0} B short"
     );
-    infeasible(name, what, smallest_that_fits(spec))
+    let mut way_out = smallest_that_fits(spec);
+    if parts.states > 0.0 && needed - parts.states < capacity {
+        let each = parts.states / group_sequences(spec, &spec.layout);
+        let most = ((capacity - (needed - parts.states)) / each).floor() as u64 * spec.layout.dp;
+        way_out = format!("{way_out}; or set max_batch to at most {most}");
+    }
+    infeasible(part, what, way_out)
 }
 
+/// The layout with the fewest chips inside one domain that holds the model, in words.
 fn smallest_that_fits(spec: &DeploymentSpec) -> String {
     let fits = |n: u64| {
         let tp = (1..=n).rev().find(|tp| n.is_multiple_of(*tp) && divides_heads(&spec.model, *tp))?;
         let layout = Layout { tp, dp: n / tp, pp: 1, ep: widest_ep(&spec.model, n)? };
         (Parts::new(spec, &layout).total() <= spec.chip.memory_bytes).then_some(layout)
     };
-    match (1..=spec.chip.domain_chips).find_map(fits) {
-        Some(l) => format!("the smallest layout that fits is {} chips (tp {}, dp {}, ep {})", l.n_chips(), l.tp, l.dp, l.ep),
-        None => format!(
-            "no layout inside a domain of {} chips fits; use a chip with more memory, narrower weights, or smaller chunk_tokens",
-            spec.chip.domain_chips
-        ),
+    let domain = spec.chip.domain_chips;
+    match (1..=domain).find_map(fits) {
+        Some(l) if l.n_chips() == 1 => "it fits on one chip alone".to_owned(),
+        Some(l) => format!("the smallest layout that fits has {} chips (tp {}, dp {}, ep {})", l.n_chips(), l.tp, l.dp, l.ep),
+        None => format!("no layout in a domain of {domain} chips fits; use chips with more memory, narrower weights or a smaller chunk_tokens"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{deepseek_on_gb300, gpt_oss_on_gb200, llama_70b, llama_on_h100};
+
+    /// 80e9 bytes a chip of which 0.9 may be used, and nothing else beside weights and cache.
+    fn seventy_billion_in_bf16(tp: u64) -> DeploymentSpec {
+        let mut spec = llama_70b(80e9, tp);
+        spec.chip.domain_chips = 16;
+        spec.model.params.non_expert_total = 70e9;
+        spec.model.params.non_expert_active = 69e9;
+        spec.precision.rest_bytes_per_param = 2.0;
+        spec.serving.runtime_reserve_bytes = 8e9;
+        spec.serving.collective_buffer_bytes = 0.0;
+        spec.serving.activation_bytes = Some(0.0);
+        spec
+    }
+
+    #[test]
+    fn capacity_is_of_the_chips_that_hold_different_heads() {
+        // (8 x 72e9 - 140e9) / (2 x 80 x 8 x 128 x 2 = 327,680) = 1,330,566 tokens, not eight times that.
+        let plan = MemoryPlan::new(&seventy_billion_in_bf16(8)).unwrap();
+        assert_eq!(plan.kv_bytes_per_token, 40_960.0);
+        assert_eq!(plan.kv_capacity_tokens, 1_330_566);
+        assert_eq!(plan.kv_blocks, 1_330_566 / 16);
+        // 16 chips and 8 heads: each head lives on two. (72e9 - 8.75e9) / 40,960 = 1,544,189, not 3,088,378.
+        let plan = MemoryPlan::new(&seventy_billion_in_bf16(16)).unwrap();
+        assert_eq!(plan.kv_bytes_per_token, 40_960.0);
+        assert_eq!(plan.kv_capacity_tokens, 1_544_189);
+    }
+
+    #[test]
+    fn a_latent_is_copied_over_tp_and_split_over_dp() {
+        let tensor = MemoryPlan::new(&deepseek_on_gb300(8, 1)).unwrap();
+        let data = MemoryPlan::new(&deepseek_on_gb300(1, 8)).unwrap();
+        assert_eq!(tensor.kv_bytes_per_token, 61.0 * 576.0 * 2.0);
+        assert_eq!(data.kv_bytes_per_token, 61.0 * 576.0 * 2.0);
+        // dp 8 keeps the 17.1e9 bytes outside the experts on every chip, and eight caches in place of one.
+        assert_eq!(data.weights_bytes - tensor.weights_bytes, 17_116_626_944.0 * 7.0 / 8.0);
+        assert!(data.kv_capacity_tokens > 6 * tensor.kv_capacity_tokens);
+    }
+
+    #[test]
+    fn a_long_unchunked_prompt_tips_one_small_chip_over() {
+        let spec = |memory_bytes: f64, chunk: u64| {
+            let mut spec = llama_70b(memory_bytes, 1);
+            spec.serving.chunk_tokens = chunk;
+            spec
+        };
+        // Weights 70,552,387,584 + runtime 3,758,096,384 + cache of 16,384 tokens at 327,680 = 5,368,709,120: together
+        // 79,679,193,088. Activations 16,384 x (2 x 8,192 + 3 x 28,672) x 2 = 3,355,443,200: 3,034,636,288 too many.
+        let Err(Error::Infeasible { part, what, way_out }) = MemoryPlan::new(&spec(80e9, 16_384)) else { panic!() };
+        assert_eq!(part, "activations");
+        assert!(what.contains("3355443200 B of activations") && what.ends_with("3034636288 B short"), "{what}");
+        assert!(way_out.contains("has 2 chips (tp 2"), "{way_out}");
+        assert!(MemoryPlan::new(&spec(85_899_345_920.0, 16_384)).is_ok());
+        assert!(MemoryPlan::new(&spec(80e9, 4096)).is_ok());
+        let Err(Error::Infeasible { part, .. }) = MemoryPlan::new(&spec(70e9, 4096)) else { panic!() };
+        assert_eq!(part, "weights");
+    }
+
+    #[test]
+    fn nothing_fits_is_said_so() {
+        let mut spec = deepseek_on_gb300(1, 1);
+        spec.chip.domain_chips = 2;
+        let Err(Error::Infeasible { part, way_out, .. }) = MemoryPlan::new(&spec) else { panic!() };
+        assert_eq!(part, "weights");
+        assert!(way_out.starts_with("no layout in a domain of 2 chips fits"), "{way_out}");
+    }
+
+    #[test]
+    fn half_the_bytes_an_element_hold_twice_the_tokens() {
+        let mut spec = llama_on_h100(1);
+        let wide = MemoryPlan::new(&spec).unwrap();
+        assert_eq!(wide.kv_bytes_per_token, 131_072.0);
+        spec.precision.kv_bytes_per_element = 1.0;
+        let narrow = MemoryPlan::new(&spec).unwrap();
+        assert_eq!(narrow.kv_bytes_per_token, 65_536.0);
+        assert!(narrow.kv_capacity_tokens >= 2 * wide.kv_capacity_tokens);
+    }
+
+    #[test]
+    fn a_windowed_sequence_leaves_room_for_its_windows() {
+        // 18 full layers x 2 x 8 x 64 x 2 bytes = 36,864 a token; 128 tokens in each of 18 sliding layers are 8 blocks.
+        let plan = MemoryPlan::new(&gpt_oss_on_gb200(1, 1)).unwrap();
+        assert_eq!(plan.kv_bytes_per_token, 36_864.0);
+        let left = plan.capacity_bytes - plan.weights_bytes - plan.runtime_bytes - plan.activations_bytes;
+        assert_eq!(plan.kv_capacity_tokens, (left / 36_864.0) as u64);
+        let mut spec = gpt_oss_on_gb200(1, 1);
+        spec.serving.chunk_tokens = 512;
+        spec.serving.activation_bytes = Some(0.0);
+        spec.chip.memory_bytes = plan.weights_bytes + plan.runtime_bytes + 100.0 * 16.0 * 36_864.0;
+        let plan = MemoryPlan::new(&spec).unwrap();
+        assert_eq!((plan.kv_blocks, plan.max_sequence_tokens), (100, 92 * 16));
+    }
+
+    #[test]
+    fn states_are_kept_for_a_full_batch() {
+        let mut spec = llama_on_h100(1);
+        spec.model.state_bytes_per_sequence = 1e9;
+        let Err(Error::Infeasible { part, way_out, .. }) = MemoryPlan::new(&spec) else { panic!() };
+        assert_eq!(part, "states");
+        // 85.899e9 less weights 16.060e9, runtime 3.758e9, cache of 8192 tokens 1.074e9 and activations 0.839e9.
+        assert!(way_out.ends_with("set max_batch to at most 64"), "{way_out}");
+        spec.serving.max_batch = 64;
+        assert_eq!(MemoryPlan::new(&spec).unwrap().states_bytes, 64e9);
     }
 }

@@ -43,3 +43,27 @@ impl PowerModel {
         (self.parked_w * 1e6).round() as u64 * n_chips
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::llama_on_h100;
+
+    #[test]
+    fn load_points_are_met() {
+        let spec = llama_on_h100(1);
+        let power = PowerModel::new(&spec).unwrap();
+        // Memory streaming at 0.8 of 3350e9 bytes/s draws low_load_w; arithmetic at half of 989e12 adds 300 W.
+        assert!((power.parked_w + power.j_per_byte * 0.8 * 3350e9 - 300.0).abs() < 1e-9);
+        assert!((power.j_per_flop_rest * 0.5 * 989e12 - 300.0).abs() < 1e-9);
+        assert_eq!(power.parked_uw(8), 973_600_000);
+    }
+
+    #[test]
+    fn a_narrow_operation_takes_less_energy() {
+        let mut spec = llama_on_h100(1);
+        spec.precision.rest_rate = Rate::Fp8;
+        let power = PowerModel::new(&spec).unwrap();
+        assert!((power.j_per_flop_attention / power.j_per_flop_rest - 1979.0 / 989.0).abs() < 1e-12);
+    }
+}

@@ -1,24 +1,21 @@
 //! What one step of a replica costs: time, energy, bytes and operations, as lines in the step index.
 //!
 //! ```text
-//! time = host + layers x launch + max(memory, compute) + network
+//! time = launch + max(memory, compute) + network
 //! ```
 //! With the composition fixed, context grows by one token a sequence and step, so every term is linear in the step
-//! index; `max()` is what makes the whole piecewise linear, and `valid_steps` says how far a piece reaches.
+//! index; `max()` makes the whole piecewise linear, and `valid_steps` says how far a piece reaches.
 
+use crate::collective::NetworkCost;
+use crate::cost::{launch_s, ComputeCost, MemoryCost, Touched};
 use crate::deployment::DeploymentSpec;
 use crate::error::Result;
 use crate::kv::KvModel;
 use crate::memory::MemoryPlan;
-use crate::model::Attention;
 use crate::power::PowerModel;
 
 /// Femtoseconds in a second, femtojoules in a joule.
 const FEMTO: f64 = 1e15;
-/// Bytes of one activation that crosses a link.
-const LINK_BYTES: f64 = 2.0;
-/// A table of touched experts ends where the share is 1 in double precision, or here.
-const TOUCHED_TABLE_MOST: usize = 65_536;
 
 /// A quantity over the steps of one composition: `base + slope * i` at step i, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +28,19 @@ impl Line {
     /// The value at step `i`.
     pub fn at(&self, i: u64) -> i128 {
         self.base + self.slope * i128::from(i)
+    }
+
+    /// How many steps from 0 this line stays at or above `other`, given that it starts so.
+    pub fn steps_above(&self, other: &Self) -> u64 {
+        let closing = other.slope - self.slope;
+        if closing <= 0 {
+            return u64::MAX;
+        }
+        u64::try_from((self.base - other.base) / closing + 1).unwrap_or(u64::MAX)
+    }
+
+    fn of(base: f64, slope: f64) -> Self {
+        Self { base: round(base), slope: round(slope) }
     }
 }
 
@@ -85,67 +95,24 @@ pub struct StepLine {
 pub struct StepModel {
     n_chips: u64,
     dp: u64,
-    window_tokens: u64,
-    full_layers: f64,
-    sliding_layers: f64,
-    launch_s: f64,
-    touched: Vec<f64>,
     skew: f64,
+    launch_fs: i128,
+    touched: Touched,
     memory: MemoryCost,
     compute: ComputeCost,
     network: NetworkCost,
     power: PowerModel,
-    plan: MemoryPlan,
     kv: KvModel,
+    plan: MemoryPlan,
 }
 
-/// Bytes over the replica, and seconds on the busiest chip.
-#[derive(Debug, Clone)]
-struct MemoryCost {
-    rest_bytes: f64,
-    expert_bytes: f64,
-    /// One layer, one token, all copies.
-    kv_bytes: f64,
-    state_bytes: f64,
-    rest_s: f64,
-    expert_s: f64,
-    kv_s: f64,
-    state_s: f64,
-}
-
-/// Operations over the replica, and seconds on the busiest chip.
-#[derive(Debug, Clone)]
-struct ComputeCost {
-    rest_flops: f64,
-    lm_head_flops: f64,
-    expert_flops: f64,
-    decode_pair_flops: f64,
-    prefill_pair_flops: f64,
-    decode: PartSeconds,
-    prefill: PartSeconds,
-}
-
-/// Seconds on one chip for one token of an attention group, one token of the replica, one pair of tokens and layer.
-#[derive(Debug, Clone)]
-struct PartSeconds {
-    rest: f64,
-    lm_head: f64,
-    experts: f64,
-    pair: f64,
-}
-
-#[derive(Debug, Clone)]
-struct NetworkCost {
-    latency_s: f64,
-    token_s: f64,
-}
-
-/// What the chunks of a step add, over the replica and in its busiest attention group.
+/// What the prompt chunks of a step add.
 #[derive(Debug, Clone, Copy, Default)]
 struct ChunkSums {
     tokens: f64,
     pairs: f64,
-    kv_tokens: f64,
+    kv_moves: f64,
+    /// One row of logits each: an engine computes the head for the last token of every chunk.
     count: f64,
 }
 
@@ -154,98 +121,50 @@ impl StepModel {
     pub fn new(spec: &DeploymentSpec) -> Result<Self> {
         spec.validate()?;
         let plan = MemoryPlan::new(spec)?;
-        let (model, chip, engine, precision) = (&spec.model, &spec.chip, &spec.engine, &spec.precision);
-        let n_chips = spec.layout.n_chips();
-        let (n, tp, dp) = (n_chips as f64, spec.layout.tp as f64, spec.layout.dp as f64);
-        let kv = KvModel::new(model, &spec.layout, precision.kv_bytes_per_element, spec.serving.block_tokens);
-        let (full_layers, sliding_layers) = model.full_and_sliding_layers();
-        let skew = if spec.layout.ep > 1 { engine.expert_skew } else { 1.0 };
-        let is_latent = matches!(model.attention, Attention::Mla { .. });
-        let moe_layers = model.moe.as_ref().map_or(0.0, |m| m.moe_layers as f64);
-        let launch_s = engine.host_s
-            + model.n_layers as f64 * engine.launch_layer_s
-            + moe_layers * engine.launch_moe_s
-            + if is_latent { model.attention_layers as f64 * engine.launch_mla_s } else { 0.0 };
-
-        let params = &model.params;
-        let weight_rate = chip.memory_bytes_per_s * engine.memory_eff_frac;
-        let kv_rate = chip.memory_bytes_per_s * engine.kv_read_eff_frac;
-        let rest_bytes = params.non_expert_active * precision.rest_bytes_per_param;
-        let expert_bytes = params.routed_expert_total * precision.expert_bytes_per_param;
-        let memory = MemoryCost {
-            rest_bytes: rest_bytes * dp,
-            expert_bytes,
-            kv_bytes: kv.layer_token_bytes * tp / kv.shards,
-            state_bytes: 2.0 * model.state_bytes_per_sequence,
-            rest_s: rest_bytes / tp / weight_rate,
-            expert_s: expert_bytes / n / weight_rate,
-            kv_s: kv.layer_token_bytes / kv.shards / kv_rate,
-            state_s: 2.0 * model.state_bytes_per_sequence / tp / kv_rate,
-        };
-
-        let lm_head = model.lm_head_params();
-        let compute = ComputeCost {
-            rest_flops: 2.0 * (params.non_expert_active - lm_head),
-            lm_head_flops: 2.0 * lm_head,
-            expert_flops: 2.0 * params.routed_expert_active,
-            decode_pair_flops: model.decode_flops_per_pair(),
-            prefill_pair_flops: model.prefill_flops_per_pair(),
-            decode: PartSeconds { rest: 0.0, lm_head: 0.0, experts: 0.0, pair: 0.0 },
-            prefill: PartSeconds { rest: 0.0, lm_head: 0.0, experts: 0.0, pair: 0.0 },
-        };
-        let rest_rate = chip.flop_per_s_at(precision.rest_rate, "precision.rest_rate")?;
-        let expert_rate = chip.flop_per_s_at(precision.experts_rate, "precision.experts_rate")?;
-        let attention_rate = chip.flop_per_s_at(precision.attention_rate, "precision.attention_rate")?;
-        let seconds = |pair_flops: f64, eff: f64| PartSeconds {
-            rest: compute.rest_flops / tp / (rest_rate * eff),
-            lm_head: compute.lm_head_flops / tp / (rest_rate * eff),
-            experts: compute.expert_flops * skew / n / (expert_rate * eff),
-            pair: pair_flops / tp / (attention_rate * eff),
-        };
-        let decode = seconds(compute.decode_pair_flops, engine.compute_eff_frac);
-        let prefill = seconds(compute.prefill_pair_flops, engine.prefill_eff_frac);
-
+        let kv = KvModel::new(&spec.model, &spec.layout, &spec.precision, &spec.serving);
+        let skew = if spec.layout.ep > 1 { spec.engine.expert_skew } else { 1.0 };
         Ok(Self {
-            n_chips,
+            n_chips: spec.layout.n_chips(),
             dp: spec.layout.dp,
-            window_tokens: kv.window_tokens,
-            full_layers,
-            sliding_layers,
-            launch_s,
-            touched: touched_table(spec),
             skew,
-            memory,
-            compute: ComputeCost { decode, prefill, ..compute },
+            launch_fs: round(launch_s(spec) * FEMTO),
+            touched: Touched::new(spec),
+            memory: MemoryCost::new(spec, &kv),
+            compute: ComputeCost::new(spec, skew)?,
             network: NetworkCost::new(spec),
             power: PowerModel::new(spec)?,
-            plan,
             kv,
+            plan,
         })
     }
 
     /// The cost of the step of `load`, and of the steps that follow it.
+    ///
+    /// An attention group serves whole sequences and prompts: time is that of the busiest group, which has
+    /// ceil(sequences / dp) of them at the mean context, and the largest chunk or its even share of all chunks.
     pub fn step(&self, load: &Load) -> StepLine {
+        let (m, c, p, kv) = (&self.memory, &self.compute, &self.power, &self.kv);
         let n_seqs = load.n_seqs as f64;
-        let (all, busiest) = self.chunk_sums(load.chunks);
-        // An attention group serves whole sequences: the busiest one has ceil(n / dp) of them, at the mean context.
         let group_seqs = load.n_seqs.div_ceil(self.dp) as f64;
         let group_share = if load.n_seqs == 0 { 0.0 } else { group_seqs / n_seqs };
-        let pairs = self.full_layers * load.context_tokens as f64 + self.sliding_layers * load.window_tokens as f64;
-        let pairs_slope = self.full_layers * n_seqs + self.sliding_layers * load.n_growing_in_window as f64;
-        let written = (self.full_layers + self.sliding_layers) * n_seqs;
+        let (all, group) = self.chunk_sums(load.chunks);
 
+        // Pairs of (token, token attended) over all layers; the new tokens' keys and values are written, too.
+        let pairs = kv.full_layers * load.context_tokens as f64 + kv.sliding_layers * load.window_tokens as f64;
+        let pairs_slope = kv.full_layers * n_seqs + kv.sliding_layers * load.n_growing_in_window as f64;
+        let moves = pairs + (kv.full_layers + kv.sliding_layers) * n_seqs;
         let routed = n_seqs + all.tokens;
-        let touched = self.touched_frac(load.n_seqs.saturating_add(all.tokens as u64));
-        let (m, c, p) = (&self.memory, &self.compute, &self.power);
+        let touched = self.touched.frac(load.n_seqs.saturating_add(all.tokens as u64));
 
-        let kv_tokens = pairs + written + all.kv_tokens;
-        let bytes =
-            m.rest_bytes + m.expert_bytes * touched + m.kv_bytes * kv_tokens + m.state_bytes * (n_seqs + all.count);
+        let bytes = m.rest_bytes
+            + m.expert_bytes * touched
+            + m.kv_bytes * (moves + all.kv_moves)
+            + m.state_bytes * (n_seqs + all.count);
         let bytes_slope = m.kv_bytes * pairs_slope;
         let memory_s = m.rest_s
             + m.expert_s * (touched * self.skew).min(1.0)
-            + m.kv_s * ((pairs + written) * group_share + busiest.kv_tokens)
-            + m.state_s * (group_seqs + busiest.count);
+            + m.kv_s * (moves * group_share + group.kv_moves)
+            + m.state_s * (group_seqs + group.count);
         let memory_slope_s = m.kv_s * pairs_slope * group_share;
 
         let rest_flops = c.rest_flops * routed + c.lm_head_flops * (n_seqs + all.count);
@@ -255,23 +174,21 @@ impl StepModel {
         let compute_s = (c.decode.rest + c.decode.lm_head) * group_seqs
             + c.decode.experts * n_seqs
             + c.decode.pair * pairs * group_share
-            + c.prefill.rest * busiest.tokens
-            + c.prefill.lm_head * busiest.count
+            + c.prefill.rest * group.tokens
+            + c.prefill.lm_head * group.count
             + c.prefill.experts * all.tokens
-            + c.prefill.pair * busiest.pairs;
+            + c.prefill.pair * group.pairs;
         let compute_slope_s = c.decode.pair * pairs_slope * group_share;
-        let network_s = self.network.latency_s + self.network.token_s * (group_seqs + busiest.tokens);
 
-        let launch_fs = round(self.launch_s * FEMTO);
-        let network_fs = round(network_s * FEMTO);
-        let memory_fs = Line { base: round(memory_s * FEMTO), slope: round(memory_slope_s * FEMTO) };
-        let compute_fs = Line { base: round(compute_s * FEMTO), slope: round(compute_slope_s * FEMTO) };
+        let network_fs = round((self.network.latency_s + self.network.token_s * (group_seqs + group.tokens)) * FEMTO);
+        let memory_fs = Line::of(memory_s * FEMTO, memory_slope_s * FEMTO);
+        let compute_fs = Line::of(compute_s * FEMTO, compute_slope_s * FEMTO);
         let (bound, ruling, other) = if memory_fs.base >= compute_fs.base {
             (Bound::Memory, memory_fs, compute_fs)
         } else {
             (Bound::Compute, compute_fs, memory_fs)
         };
-        let time_fs = Line { base: launch_fs + ruling.base + network_fs, slope: ruling.slope };
+        let time_fs = Line { base: self.launch_fs + ruling.base + network_fs, slope: ruling.slope };
 
         let work_j = p.j_per_byte * bytes
             + p.j_per_flop_rest * rest_flops
@@ -282,83 +199,58 @@ impl StepModel {
         StepLine {
             time_fs,
             energy_fj,
-            bytes: Line { base: round(bytes), slope: round(bytes_slope) },
-            flops: Line {
-                base: round(rest_flops + expert_flops + attention_flops),
-                slope: round(attention_flops_slope),
-            },
+            bytes: Line::of(bytes, bytes_slope),
+            flops: Line::of(rest_flops + expert_flops + attention_flops, attention_flops_slope),
             bound,
-            launch_fs,
+            launch_fs: self.launch_fs,
             memory_fs: memory_fs.base,
             compute_fs: compute_fs.base,
             network_fs,
-            valid_steps: steps_above(ruling, other).min(energy_steps),
+            valid_steps: ruling.steps_above(&other).min(energy_steps),
         }
     }
 
-    /// Energy as a line: parked draw for the time plus the work, or the sustained maximum where that is less.
+    /// Energy as a line, and the steps it holds for: parked draw for the time plus the work done, or the sustained
+    /// maximum for the time where that is less.
     fn energy(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
         let n = self.n_chips as f64;
-        let over = |watts: f64, extra_j: f64, extra_slope_j: f64| Line {
-            base: round(watts * n * time_fs.base as f64 + extra_j * FEMTO),
-            slope: round(watts * n * time_fs.slope as f64 + extra_slope_j * FEMTO),
-        };
-        let drawn = over(self.power.parked_w, work_j, work_slope_j);
-        let most = over(self.power.max_w, 0.0, 0.0);
+        let (base_fs, slope_fs) = (time_fs.base as f64, time_fs.slope as f64);
+        let parked_w = self.power.parked_w * n;
+        let max_w = self.power.max_w * n;
+        let drawn = Line::of(parked_w * base_fs + work_j * FEMTO, parked_w * slope_fs + work_slope_j * FEMTO);
+        let most = Line::of(max_w * base_fs, max_w * slope_fs);
         if drawn.base <= most.base {
-            (drawn, steps_above(most, drawn))
+            (drawn, most.steps_above(&drawn))
         } else {
-            (most, steps_above(drawn, most))
+            (most, drawn.steps_above(&most))
         }
     }
 
-    /// Share of the experts that `tokens` routed tokens touch.
-    fn touched_frac(&self, tokens: u64) -> f64 {
-        usize::try_from(tokens).ok().and_then(|t| self.touched.get(t)).copied().unwrap_or(1.0)
-    }
-
+    /// Sums over the chunks: of all, and of the busiest attention group.
     fn chunk_sums(&self, chunks: &[Chunk]) -> (ChunkSums, ChunkSums) {
-        let (mut all, mut most) = (ChunkSums::default(), ChunkSums::default());
+        let (mut all, mut largest) = (ChunkSums::default(), ChunkSums::default());
         for chunk in chunks {
-            let (tokens, past) = (chunk.tokens as f64, chunk.past_tokens as f64);
-            let end = past + tokens;
-            let windowed =
-                if self.sliding_layers == 0.0 { 0.0 } else { self.window_pairs(end) - self.window_pairs(past) };
-            let window_read = end.min(self.window_tokens as f64 + tokens);
             let one = ChunkSums {
-                tokens,
-                pairs: self.full_layers * tokens * (past + 0.5 * (tokens + 1.0)) + self.sliding_layers * windowed,
-                kv_tokens: self.full_layers * (end + tokens) + self.sliding_layers * (window_read + tokens),
+                tokens: chunk.tokens as f64,
+                pairs: self.kv.chunk_pairs(chunk.tokens, chunk.past_tokens),
+                kv_moves: self.kv.chunk_moves(chunk.tokens, chunk.past_tokens),
                 count: 1.0,
             };
-            all = all.zip(one, |a, b| a + b);
-            most = most.zip(one, f64::max);
+            all = all.zip(one, |sum, x| sum + x);
+            largest = largest.zip(one, f64::max);
         }
-        // A prompt stays in one attention group: the busiest has the largest chunk, or its even share of all.
         let dp = self.dp as f64;
-        (all, most.zip(all, |largest, sum| largest.max(sum / dp)))
+        (all, largest.zip(all, |x, sum| x.max(sum / dp)))
     }
 
-    /// Sum over positions 1..=`tokens` of min(position, window).
-    fn window_pairs(&self, tokens: f64) -> f64 {
-        let window = self.window_tokens as f64;
-        let inside = tokens.min(window);
-        inside * (inside + 1.0) / 2.0 + (tokens - inside) * window
-    }
-
-    /// Tokens of context that the caches of all attention groups hold, past every window.
+    /// Tokens of context that the caches of all attention groups hold.
     pub fn kv_capacity_tokens(&self) -> u64 {
         self.plan.kv_capacity_tokens
     }
 
-    /// Blocks of `block_tokens` in the caches of all attention groups.
+    /// Blocks in the caches of all attention groups.
     pub fn kv_blocks(&self) -> u64 {
         self.plan.kv_blocks
-    }
-
-    /// Blocks that a sequence of `context_tokens` occupies.
-    pub fn blocks_for(&self, context_tokens: u64) -> u64 {
-        self.kv.blocks_for(context_tokens)
     }
 
     /// Longest sequence that can be served.
@@ -366,9 +258,14 @@ impl StepModel {
         self.plan.max_sequence_tokens
     }
 
-    /// The sliding window; 0 when the model has none.
+    /// Blocks that a sequence of `context_tokens` occupies, those of its windows included.
+    pub fn blocks_for(&self, context_tokens: u64) -> u64 {
+        self.kv.blocks_for(context_tokens)
+    }
+
+    /// The attention window; 0 when every layer attends to everything.
     pub fn window_tokens(&self) -> u64 {
-        self.window_tokens
+        self.kv.window_tokens
     }
 
     /// Memory of one chip by part.
@@ -392,72 +289,10 @@ impl ChunkSums {
         Self {
             tokens: f(self.tokens, other.tokens),
             pairs: f(self.pairs, other.pairs),
-            kv_tokens: f(self.kv_tokens, other.kv_tokens),
+            kv_moves: f(self.kv_moves, other.kv_moves),
             count: f(self.count, other.count),
         }
     }
-}
-
-impl NetworkCost {
-    /// Per layer: an all-reduce after attention and one after the feed-forward part, over the tensor-parallel group. A
-    /// mixture layer whose tokens live in several attention groups has, instead of the second, a dispatch and a
-    /// combine over all chips; with one group every chip already holds every token and the second all-reduce sums the
-    /// experts. Ring bounds: an all-reduce moves 2 (n-1)/n of the tokens past each chip, an all-to-all (n-1)/n of the
-    /// routed copies.
-    fn new(spec: &DeploymentSpec) -> Self {
-        let (model, layout, engine, chip) = (&spec.model, &spec.layout, &spec.engine, &spec.chip);
-        let n = layout.n_chips();
-        let latency = |n: u64| {
-            let rounds = libm::log2(n as f64);
-            engine.collective_base_s + chip.scale_up_latency_s.max(engine.collective_log_s * rounds)
-        };
-        let link_rate = chip.scale_up_bytes_per_s * engine.link_eff_frac;
-        let token_bytes = model.hidden as f64 * LINK_BYTES;
-        let past = |n: u64| (n - 1) as f64 / n as f64;
-        let tp = layout.tp;
-        let mut cost = Self { latency_s: 0.0, token_s: 0.0 };
-        let mut add = |times: f64, chips: u64, bytes: f64| {
-            if chips > 1 && times > 0.0 {
-                cost.latency_s += times * latency(chips);
-                cost.token_s += times * bytes / link_rate;
-            }
-        };
-        let layers = model.n_layers as f64;
-        let exchanging = match &model.moe {
-            Some(moe) if layout.dp > 1 => {
-                let copies = moe.top_k.min(n) as f64 / tp as f64;
-                add(2.0 * moe.moe_layers as f64, n, copies * past(n) * token_bytes);
-                moe.moe_layers as f64
-            }
-            _ => 0.0,
-        };
-        add(2.0 * layers - exchanging, tp, 2.0 * past(tp) * token_bytes);
-        cost
-    }
-}
-
-/// Touched share by routed tokens, up to where it is 1 in double precision; empty for a dense model.
-fn touched_table(spec: &DeploymentSpec) -> Vec<f64> {
-    let Some(moe) = &spec.model.moe else { return Vec::new() };
-    let mut table = Vec::new();
-    for tokens in 0..TOUCHED_TABLE_MOST as u64 {
-        let share = moe.touched_frac(tokens);
-        table.push(share);
-        if share == 1.0 {
-            break;
-        }
-    }
-    table
-}
-
-/// How many steps from 0 keep `upper` at or above `lower`.
-fn steps_above(upper: Line, lower: Line) -> u64 {
-    let closing = lower.slope - upper.slope;
-    if closing <= 0 {
-        return u64::MAX;
-    }
-    let gap = upper.base - lower.base;
-    u64::try_from(gap / closing + 1).unwrap_or(u64::MAX)
 }
 
 /// Nearest integer, half away from zero; saturates.
@@ -476,18 +311,191 @@ pub struct Row {
     pub chunk_past_tokens: u64,
 }
 
-/// The step lines of many rows.
+/// The step of each row.
 pub fn table(model: &StepModel, rows: &[Row]) -> Vec<StepLine> {
-    rows.iter()
-        .map(|r| {
-            let chunk = [Chunk { tokens: r.chunk_tokens, past_tokens: r.chunk_past_tokens }];
-            model.step(&Load {
-                n_seqs: r.n_seqs,
-                context_tokens: r.context_tokens,
-                window_tokens: r.window_tokens,
-                n_growing_in_window: r.n_growing_in_window,
-                chunks: if r.chunk_tokens == 0 { &[] } else { &chunk },
-            })
+    let cost = |row: &Row| {
+        let chunk = [Chunk { tokens: row.chunk_tokens, past_tokens: row.chunk_past_tokens }];
+        model.step(&Load {
+            n_seqs: row.n_seqs,
+            context_tokens: row.context_tokens,
+            window_tokens: row.window_tokens,
+            n_growing_in_window: row.n_growing_in_window,
+            chunks: &chunk[..usize::from(row.chunk_tokens > 0)],
         })
-        .collect()
+    };
+    rows.iter().map(cost).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Stream};
+    use crate::samples::{deepseek_on_gb300, gpt_oss_on_gb200, llama_70b, llama_on_h100};
+
+    fn decode(n_seqs: u64, context: u64, window: u64) -> Load<'static> {
+        let window_tokens = n_seqs * context.min(window);
+        let n_growing_in_window = if context < window { n_seqs } else { 0 };
+        Load { n_seqs, context_tokens: n_seqs * context, window_tokens, n_growing_in_window, chunks: &[] }
+    }
+
+    fn deployments() -> Vec<DeploymentSpec> {
+        vec![
+            llama_on_h100(1),
+            llama_on_h100(8),
+            llama_70b(85_899_345_920.0, 4),
+            deepseek_on_gb300(8, 1),
+            deepseek_on_gb300(2, 4),
+            deepseek_on_gb300(1, 16),
+            gpt_oss_on_gb200(4, 1),
+            gpt_oss_on_gb200(2, 2),
+        ]
+    }
+
+    fn random_load<'a>(dice: &mut Stream, window: u64, chunks: &'a mut Vec<Chunk>) -> Load<'a> {
+        let n_seqs = dice.below(257);
+        let context = 1 + dice.below(20_000);
+        for _ in 0..dice.below(3) {
+            chunks.push(Chunk { tokens: 1 + dice.below(2048), past_tokens: dice.below(30_000) });
+        }
+        Load { chunks, ..decode(n_seqs, context, window) }
+    }
+
+    #[test]
+    fn a_line_is_the_step_recomputed() {
+        let mut dice = Stream::new(11, Purpose::RouterChoice, 0, 0);
+        for spec in deployments() {
+            let model = StepModel::new(&spec).unwrap();
+            let window = model.window_tokens();
+            for _ in 0..200 {
+                let n_seqs = 1 + dice.below(256);
+                let context = 1 + dice.below(4000);
+                let line = model.step(&decode(n_seqs, context, window));
+                let reach = if context < window { window - context } else { 100_000 };
+                let i = dice.below(reach.min(line.valid_steps));
+                let again = model.step(&decode(n_seqs, context + i, window));
+                // Half a unit for each rounding, and what a double cannot hold.
+                let near = |a: i128, b: i128| (a - b).abs() <= i128::from(i) + 2 + a / 1_000_000_000_000_000;
+                assert!(near(line.time_fs.at(i), again.time_fs.base), "{line:?} at {i}: {again:?}");
+                let drift = (line.energy_fj.at(i) - again.energy_fj.base).abs() as f64;
+                let watts = spec.layout.n_chips() as f64 * spec.chip.max_w;
+                assert!(drift <= (i + 2) as f64 * watts, "{drift}");
+                assert!(near(line.bytes.at(i), again.bytes.base));
+                assert!(near(line.flops.at(i), again.flops.base));
+                assert_eq!(line.bound, again.bound);
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_ends_where_max_changes_sides() {
+        // Many sequences at a short context compute; as the context grows, reading it takes over.
+        let mut spec = llama_on_h100(1);
+        spec.engine.compute_eff_frac = 0.02;
+        let model = StepModel::new(&spec).unwrap();
+        let line = model.step(&decode(256, 10, 0));
+        assert_eq!(line.bound, Bound::Compute);
+        let n = line.valid_steps;
+        assert!(n > 10 && n < 100_000, "{n}");
+        assert_eq!(model.step(&decode(256, 10 + n - 1, 0)).bound, Bound::Compute);
+        assert_eq!(model.step(&decode(256, 10 + n, 0)).bound, Bound::Memory);
+    }
+
+    #[test]
+    fn parts_make_the_whole_and_none_beats_the_roofline() {
+        let mut dice = Stream::new(12, Purpose::RouterChoice, 0, 0);
+        for spec in deployments() {
+            let model = StepModel::new(&spec).unwrap();
+            let n = spec.layout.n_chips() as f64;
+            let fastest = spec.chip.flop_per_s.fp4.or(spec.chip.flop_per_s.fp8).unwrap();
+            for _ in 0..300 {
+                let mut chunks = Vec::new();
+                let line = model.step(&random_load(&mut dice, model.window_tokens(), &mut chunks));
+                let whole = line.launch_fs + line.memory_fs.max(line.compute_fs) + line.network_fs;
+                assert_eq!(line.time_fs.base, whole);
+                let time_s = line.time_fs.base as f64 / FEMTO;
+                assert!(time_s >= line.bytes.base as f64 / (n * spec.chip.memory_bytes_per_s));
+                assert!(time_s >= line.flops.base as f64 / (n * fastest));
+                assert_eq!(line.network_fs == 0, n == 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn power_times_time_is_energy() {
+        let mut dice = Stream::new(13, Purpose::RouterChoice, 0, 0);
+        for spec in deployments() {
+            let model = StepModel::new(&spec).unwrap();
+            let n = spec.layout.n_chips() as f64;
+            for _ in 0..300 {
+                let mut chunks = Vec::new();
+                let line = model.step(&random_load(&mut dice, model.window_tokens(), &mut chunks));
+                let power_w = line.energy_fj.base as f64 / line.time_fs.base as f64;
+                assert!(
+                    power_w >= n * spec.chip.parked_w && power_w <= n * spec.chip.max_w * (1.0 + 1e-12),
+                    "{power_w}"
+                );
+                // Over m steps of the line: the sums of the two integer lines, whatever the number.
+                let m = i128::from(1 + dice.below(1000));
+                let sum = |l: Line| m * l.base + l.slope * (m * (m - 1) / 2);
+                let each: i128 = (0..m).map(|i| line.energy_fj.base + line.energy_fj.slope * i).sum();
+                assert_eq!(sum(line.energy_fj), each);
+            }
+        }
+    }
+
+    #[test]
+    fn draw_is_capped_at_the_sustained_maximum() {
+        let mut spec = llama_on_h100(1);
+        spec.chip.max_w = 310.0;
+        let model = StepModel::new(&spec).unwrap();
+        let chunks = [Chunk { tokens: 8192, past_tokens: 0 }];
+        let prefill = model.step(&Load { chunks: &chunks, ..decode(0, 0, 0) });
+        assert!((prefill.energy_fj.base as f64 / (310.0 * prefill.time_fs.base as f64) - 1.0).abs() < 1e-15);
+        let light = model.step(&decode(1, 100, 0));
+        assert!(light.energy_fj.base < 310 * light.time_fs.base);
+    }
+
+    #[test]
+    fn one_sequence_gains_nothing_from_more_attention_groups() {
+        // A prompt and its cache live in one group: its attention and dense work is not divided by dp.
+        let one = StepModel::new(&deepseek_on_gb300(1, 8)).unwrap().step(&decode(1, 50_000, 0));
+        let eight = StepModel::new(&deepseek_on_gb300(1, 8)).unwrap().step(&decode(8, 50_000, 0));
+        assert_eq!(one.time_fs.slope, eight.time_fs.slope);
+        let chunks = [Chunk { tokens: 2048, past_tokens: 0 }];
+        let split = [Chunk { tokens: 256, past_tokens: 0 }; 8];
+        let model = StepModel::new(&deepseek_on_gb300(1, 8)).unwrap();
+        let alone = model.step(&Load { chunks: &chunks, ..decode(0, 0, 0) });
+        let spread = model.step(&Load { chunks: &split, ..decode(0, 0, 0) });
+        assert!(alone.compute_fs > 2 * spread.compute_fs);
+    }
+
+    #[test]
+    fn the_busiest_experts_set_the_pace() {
+        let mut spec = deepseek_on_gb300(8, 1);
+        let even = StepModel::new(&spec).unwrap().step(&decode(64, 1000, 0));
+        spec.engine.expert_skew = 1.3;
+        let skewed = StepModel::new(&spec).unwrap().step(&decode(64, 1000, 0));
+        assert!(skewed.memory_fs > even.memory_fs && skewed.compute_fs > even.compute_fs);
+        assert_eq!(skewed.bytes, even.bytes);
+        // Without whole experts on chips there is no busiest one.
+        spec.layout.ep = 1;
+        assert_eq!(StepModel::new(&spec).unwrap().step(&decode(64, 1000, 0)).memory_fs, even.memory_fs);
+    }
+
+    #[test]
+    fn a_table_is_its_rows() {
+        let model = StepModel::new(&gpt_oss_on_gb200(4, 1)).unwrap();
+        let row = Row {
+            n_seqs: 3,
+            context_tokens: 900,
+            window_tokens: 300,
+            n_growing_in_window: 1,
+            chunk_tokens: 64,
+            chunk_past_tokens: 10,
+        };
+        let chunks = [Chunk { tokens: 64, past_tokens: 10 }];
+        let load = Load { n_seqs: 3, context_tokens: 900, window_tokens: 300, n_growing_in_window: 1, chunks: &chunks };
+        let plain = Row { chunk_tokens: 0, ..row };
+        assert_eq!(table(&model, &[row, plain]), [model.step(&load), model.step(&Load { chunks: &[], ..load })]);
+    }
 }

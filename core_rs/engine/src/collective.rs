@@ -1,0 +1,95 @@
+//! What a step spends on its collectives: latency once each, and bytes past each chip.
+//!
+//! Per layer, over the tensor-parallel group: one all-reduce after attention and one after the feed-forward part. A
+//! mixture layer whose tokens live in several attention groups has, instead of the second, a dispatch and a combine
+//! over all chips of the replica; with one group every chip holds every token already, and the second all-reduce sums
+//! the experts. Bytes are the ring bounds: an all-reduce moves 2 (n-1)/n of the tokens past each chip, an all-to-all
+//! (n-1)/n of the routed copies, of which a token has at most one a chip. One chip has no collective.
+
+use crate::deployment::DeploymentSpec;
+
+/// Bytes of one element that crosses a link: activations in 16 bits.
+const ELEMENT_BYTES: f64 = 2.0;
+
+/// Seconds a step: fixed, and for each token of the busiest attention group.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NetworkCost {
+    pub latency_s: f64,
+    pub token_s: f64,
+}
+
+impl NetworkCost {
+    /// The collectives of one step of `spec`.
+    pub fn new(spec: &DeploymentSpec) -> Self {
+        let (layout, n_layers) = (&spec.layout, spec.model.n_layers as f64);
+        let (n, tp) = (layout.n_chips(), layout.tp);
+        let token_bytes = spec.model.hidden as f64 * ELEMENT_BYTES;
+        let mut cost = Self::default();
+        let exchanging = match &spec.model.moe {
+            Some(moe) if layout.dp > 1 => {
+                // Each chip of a group sends its share of the group's tokens, a copy to each of the experts' chips.
+                let copies = moe.top_k.min(n) as f64 / tp as f64;
+                cost.add(spec, 2.0 * moe.moe_layers as f64, n, copies * passed_on(n) * token_bytes);
+                moe.moe_layers as f64
+            }
+            _ => 0.0,
+        };
+        cost.add(spec, 2.0 * n_layers - exchanging, tp, 2.0 * passed_on(tp) * token_bytes);
+        cost
+    }
+
+    /// `times` collectives over `n` chips, each moving `bytes` a token past a chip.
+    fn add(&mut self, spec: &DeploymentSpec, times: f64, n: u64, bytes: f64) {
+        if n == 1 {
+            return;
+        }
+        let (engine, chip) = (&spec.engine, &spec.chip);
+        // The software's rounds, but never less than the link's own latency.
+        let wait_s = chip.scale_up_latency_s.max(engine.collective_log_s * libm::log2(n as f64));
+        self.latency_s += times * (engine.collective_base_s + wait_s);
+        self.token_s += times * bytes / (chip.scale_up_bytes_per_s * engine.link_eff_frac);
+    }
+}
+
+/// The share of a ring's data that each of `n` chips passes on.
+fn passed_on(n: u64) -> f64 {
+    (n - 1) as f64 / n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{deepseek_on_gb300, llama_on_h100};
+
+    #[test]
+    fn one_chip_has_none() {
+        assert_eq!(NetworkCost::new(&llama_on_h100(1)), NetworkCost::default());
+    }
+
+    #[test]
+    fn two_all_reduces_a_layer() {
+        // 32 layers x 2, each 1e-6 + max(5e-6, 4e-6 x log2 8 = 12e-6) = 13e-6; bytes 2 x 7/8 x 4096 x 2 = 14,336 a token
+        // over 450e9 x 0.25 = 112.5e9 bytes/s.
+        let cost = NetworkCost::new(&llama_on_h100(8));
+        assert!((cost.latency_s - 64.0 * 13e-6).abs() < 1e-15);
+        assert!((cost.token_s - 64.0 * 14_336.0 / 112.5e9).abs() < 1e-20);
+        // At two chips the link's latency is more than the software's round: 1e-6 + 5e-6.
+        assert!((NetworkCost::new(&llama_on_h100(2)).latency_s - 64.0 * 6e-6).abs() < 1e-15);
+    }
+
+    #[test]
+    fn experts_behind_one_attention_group_need_no_exchange() {
+        let one = NetworkCost::new(&deepseek_on_gb300(8, 1));
+        assert!((one.latency_s - 122.0 * 13e-6).abs() < 1e-15);
+        // tp 1, dp 8: 58 mixture layers exchange twice over 8 chips, and nothing else crosses a link.
+        let eight = NetworkCost::new(&deepseek_on_gb300(1, 8));
+        assert!((eight.latency_s - 116.0 * 13e-6).abs() < 1e-15);
+        let bytes = 8.0 * 7.0 / 8.0 * 7168.0 * 2.0;
+        assert!((eight.token_s - 116.0 * bytes / (900e9 * 0.25)).abs() < 1e-18);
+        // tp 2, dp 4: 122 - 58 all-reduces over 2 and 116 exchanges over 8, of half the tokens each.
+        let mixed = NetworkCost::new(&deepseek_on_gb300(2, 4));
+        assert!((mixed.latency_s - (64.0 * 6e-6 + 116.0 * 13e-6)).abs() < 1e-15);
+        let token_s = (64.0 * 2.0 * 0.5 * 14_336.0 + 116.0 * 4.0 * 7.0 / 8.0 * 14_336.0) / (900e9 * 0.25);
+        assert!((mixed.token_s - token_s).abs() < 1e-18);
+    }
+}

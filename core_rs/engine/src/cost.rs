@@ -1,0 +1,177 @@
+//! Coefficients of a step: bytes and operations over the replica, and the seconds they take on its busiest chip.
+
+use crate::deployment::DeploymentSpec;
+use crate::error::Result;
+use crate::kv::KvModel;
+use crate::model::Attention;
+
+/// Seconds that every step pays before any work: host once, launches by layer.
+pub fn launch_s(spec: &DeploymentSpec) -> f64 {
+    let (model, engine) = (&spec.model, &spec.engine);
+    let moe_layers = model.moe.as_ref().map_or(0.0, |m| m.moe_layers as f64);
+    let latent_layers = match model.attention {
+        Attention::Mla { .. } => model.attention_layers as f64,
+        Attention::Gqa { .. } => 0.0,
+    };
+    engine.host_s
+        + model.n_layers as f64 * engine.launch_layer_s
+        + moe_layers * engine.launch_moe_s
+        + latent_layers * engine.launch_mla_s
+}
+
+/// Bytes moved: `*_bytes` over the replica, copies included, `*_s` on one chip.
+#[derive(Debug, Clone)]
+pub struct MemoryCost {
+    /// Everything but the routed experts, once a step; the input embedding is not read.
+    pub rest_bytes: f64,
+    pub rest_s: f64,
+    /// All routed experts.
+    pub expert_bytes: f64,
+    pub expert_s: f64,
+    /// Keys and values of one token in one layer.
+    pub kv_bytes: f64,
+    pub kv_s: f64,
+    /// Recurrent state of one sequence, read and written.
+    pub state_bytes: f64,
+    pub state_s: f64,
+}
+
+impl MemoryCost {
+    /// The bytes of `spec`: dense parts are split over tp and copied over dp, experts are split over all chips, keys
+    /// and values over the chips of a group that hold different heads.
+    pub fn new(spec: &DeploymentSpec, kv: &KvModel) -> Self {
+        let (params, precision, engine) = (&spec.model.params, &spec.precision, &spec.engine);
+        let (tp, dp, n) = (spec.layout.tp as f64, spec.layout.dp as f64, spec.layout.n_chips() as f64);
+        let weight_rate = spec.chip.memory_bytes_per_s * engine.memory_eff_frac;
+        let kv_rate = spec.chip.memory_bytes_per_s * engine.kv_read_eff_frac;
+        let rest_bytes = params.non_expert_active * precision.rest_bytes_per_param;
+        let expert_bytes = params.routed_expert_total * precision.expert_bytes_per_param;
+        let state_bytes = 2.0 * spec.model.state_bytes_per_sequence;
+        Self {
+            rest_bytes: rest_bytes * dp,
+            rest_s: rest_bytes / tp / weight_rate,
+            expert_bytes,
+            expert_s: expert_bytes / n / weight_rate,
+            kv_bytes: kv.layer_token_bytes * tp / kv.shards,
+            kv_s: kv.layer_token_bytes / kv.shards / kv_rate,
+            state_bytes,
+            state_s: state_bytes / tp / kv_rate,
+        }
+    }
+}
+
+/// Seconds on one chip: of a token of its attention group, of a token of the replica (experts), of a pair of tokens.
+#[derive(Debug, Clone)]
+pub struct PartSeconds {
+    pub rest: f64,
+    pub lm_head: f64,
+    pub experts: f64,
+    pub pair: f64,
+}
+
+/// Operations: `*_flops` over the replica, seconds on one chip by phase.
+#[derive(Debug, Clone)]
+pub struct ComputeCost {
+    /// Of one token: everything but routed experts and output head, the head, the routed experts.
+    pub rest_flops: f64,
+    pub lm_head_flops: f64,
+    pub expert_flops: f64,
+    /// Of one token against one token of context in one layer.
+    pub decode_pair_flops: f64,
+    pub prefill_pair_flops: f64,
+    pub decode: PartSeconds,
+    pub prefill: PartSeconds,
+}
+
+impl ComputeCost {
+    /// The operations of `spec`, each part at the dense rate of its number format times the phase's efficiency.
+    pub fn new(spec: &DeploymentSpec, skew: f64) -> Result<Self> {
+        let (model, precision, chip, engine) = (&spec.model, &spec.precision, &spec.chip, &spec.engine);
+        let (tp, n) = (spec.layout.tp as f64, spec.layout.n_chips() as f64);
+        let lm_head = model.lm_head_params();
+        let rest_flops = 2.0 * (model.params.non_expert_active - lm_head);
+        let lm_head_flops = 2.0 * lm_head;
+        let expert_flops = 2.0 * model.params.routed_expert_active;
+        let rest_rate = chip.flop_per_s_at(precision.rest_rate, "precision.rest_rate")?;
+        let expert_rate = chip.flop_per_s_at(precision.experts_rate, "precision.experts_rate")?;
+        let attention_rate = chip.flop_per_s_at(precision.attention_rate, "precision.attention_rate")?;
+        let seconds = |pair_flops: f64, eff: f64| PartSeconds {
+            rest: rest_flops / tp / (rest_rate * eff),
+            lm_head: lm_head_flops / tp / (rest_rate * eff),
+            experts: expert_flops * skew / n / (expert_rate * eff),
+            pair: pair_flops / tp / (attention_rate * eff),
+        };
+        let decode_pair_flops = model.decode_flops_per_pair();
+        let prefill_pair_flops = model.prefill_flops_per_pair();
+        Ok(Self {
+            rest_flops,
+            lm_head_flops,
+            expert_flops,
+            decode_pair_flops,
+            prefill_pair_flops,
+            decode: seconds(decode_pair_flops, engine.compute_eff_frac),
+            prefill: seconds(prefill_pair_flops, engine.prefill_eff_frac),
+        })
+    }
+}
+
+/// A table of touched experts ends where the share is 1 in double precision, or here.
+const TOUCHED_MOST: u64 = 65_536;
+
+/// Share of the experts that a step touches, by its routed tokens.
+#[derive(Debug, Clone)]
+pub struct Touched(Vec<f64>);
+
+impl Touched {
+    /// 1 - (1 - k/E)^tokens (uniform routing) up to where it is 1; empty for a dense model.
+    pub fn new(spec: &DeploymentSpec) -> Self {
+        let mut shares = Vec::new();
+        if let Some(moe) = &spec.model.moe {
+            for tokens in 0..TOUCHED_MOST {
+                let share = moe.touched_frac(tokens);
+                shares.push(share);
+                if share == 1.0 {
+                    break;
+                }
+            }
+        }
+        Self(shares)
+    }
+
+    /// The share at `tokens`.
+    pub fn frac(&self, tokens: u64) -> f64 {
+        usize::try_from(tokens).ok().and_then(|t| self.0.get(t)).copied().unwrap_or(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Moe, Params};
+    use crate::samples::deepseek_on_gb300;
+
+    #[test]
+    fn a_step_reads_the_experts_it_touches() {
+        // 60 layers x 256 experts x 3 x 4096 x 1536 parameters of one byte, top 8: at 8 chips a step of B tokens reads
+        // 289.91e9 x (1 - (1 - 8/256)^B) / 8 bytes a chip.
+        let mut spec = deepseek_on_gb300(8, 1);
+        let total: f64 = 60.0 * 256.0 * 3.0 * 4096.0 * 1536.0;
+        assert_eq!(total, 289_910_292_480.0);
+        spec.model.moe =
+            Some(Moe { n_experts: 256, top_k: 8, n_shared_experts: 0, expert_intermediate: 1536, moe_layers: 60 });
+        spec.model.params = Params {
+            routed_expert_total: total,
+            routed_expert_active: total / 32.0,
+            non_expert_total: 2e9,
+            non_expert_active: 2e9,
+        };
+        let touched = Touched::new(&spec);
+        for (tokens, distinct, gigabytes) in [(1, 8.0, 1.13), (8, 57.4, 8.13), (32, 163.3, 23.1), (128, 251.6, 35.6)] {
+            let frac = touched.frac(tokens);
+            assert!((256.0 * frac - distinct).abs() < 0.05, "{tokens}");
+            assert!((total * frac / 8.0 / 1e9 / gigabytes - 1.0).abs() < 0.004, "{tokens}");
+        }
+        assert_eq!(touched.frac(0), 0.0);
+        assert_eq!(touched.frac(1_000_000), 1.0);
+    }
+}
