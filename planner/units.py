@@ -354,3 +354,19 @@ def _rung(size: float, ladder: tuple[tuple[str, float], ...]) -> tuple[str, floa
         if float(f"{size / start:.2e}") >= 1.0:
             best = (unit, factor)
     return best
+
+
+def kind_of(text: str) -> str | None:
+    """The kind that a quantity's unit belongs to, first of the table where several do; None if it is no quantity.
+
+    >>> kind_of("30 ms"), kind_of("1.5"), kind_of("72"), kind_of("Phoenix")
+    ('time', 'ratio', 'count', None)
+    """
+    text = text.strip()
+    match = _NUMBER.match(text)
+    if match is None or not (match[2] or match[3]):
+        return None
+    unit = text[match.end() :].strip()
+    if unit == "":
+        return "count" if match[3] is None and match[4] is None else "ratio"
+    return next((name for name, spec in KINDS.items() if unit in spec.units), None)

@@ -1,0 +1,548 @@
+"""What the catalogue holds: typed things, and for each the one table file key -> attribute, kind of quantity, rule.
+
+The tables are the schema: readers, messages, `catalog show` and the reference pages use them, nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.facts.fact import GRADES, Alternative, Fact
+
+__all__ = [
+    "CHIP",
+    "ENGINE",
+    "GRADES",
+    "MODEL",
+    "RACK",
+    "SERVING",
+    "SITE",
+    "Alternative",
+    "Chip",
+    "Engine",
+    "Fact",
+    "Key",
+    "Member",
+    "Model",
+    "Rack",
+    "ScaleOut",
+    "ScaleUp",
+    "Section",
+    "Serving",
+    "Site",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One value of a group fact."""
+
+    key: str
+    attr: str
+    kind: str
+    may_be_null: bool = False
+    is_needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One fact of a file: its key there, its attribute in memory, its kind and what is right for it."""
+
+    key: str
+    attr: str
+    kind: str
+    doc: str
+    is_needed: bool = False
+    may_be_null: bool = False
+    """A value that does not exist (no FP4 hardware) is right, and is not the same as undisclosed."""
+    rule: str = "positive"
+    """positive | not_negative | share (0..1) | at_least_one"""
+    members: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A nested mapping of facts that becomes an object of its own."""
+
+    key: str
+    attr: str
+    keys: tuple[Key, ...]
+    doc: str
+
+
+def _need(key: str, attr: str, kind: str, doc: str, rule: str = "positive") -> Key:
+    return Key(key, attr, kind, doc, is_needed=True, rule=rule)
+
+
+def _members(kind: str, *names: str) -> tuple[Member, ...]:
+    return tuple(Member(name, name, kind) for name in names)
+
+
+# -- chips -------------------------------------------------------------------------------------------------------------
+
+_SCALE_UP = (
+    Key("technology", "technology", "text", "Link inside the domain."),
+    Key("bandwidth", "bytes_per_s", "bytes_per_s", "Per chip, one direction.", is_needed=True),
+    Key("domain", "domain_chips", "count", "Chips that one link domain spans.", is_needed=True),
+    Key("latency", "latency_s", "time", "One hop, launch included.", is_needed=True, rule="not_negative"),
+    Key("in_network_reduction", "in_network_reduction", "bool", "Switches add up all-reduces."),
+)
+_SCALE_OUT = (
+    Key("nic", "nic_bits_per_s", "bits_per_s", "Network adapter per chip.", is_needed=True),
+    Key("bandwidth", "bytes_per_s", "bytes_per_s", "Per chip, one direction.", is_needed=True),
+    Key("latency", "latency_s", "time", "Between racks.", is_needed=True, rule="not_negative"),
+)
+_FLOPS = (
+    Key("bf16", "bf16", "flop_per_s", "Dense rate.", is_needed=True),
+    Key("fp8", "fp8", "flop_per_s", "Dense rate; null where the chip has none.", is_needed=True, may_be_null=True),
+    Key("fp4", "fp4", "flop_per_s", "Dense rate; null where the chip has none.", is_needed=True, may_be_null=True),
+    Key("int8", "int8", "flop_per_s", "Dense rate of 8-bit integers.", may_be_null=True),
+)
+CHIP: tuple[Key | Section, ...] = (
+    Key("memory", "memory_bytes", "bytes", "Bytes visible to software, not the label.", is_needed=True),
+    Key("memory_label", "memory_nominal", "text", "What the vendor prints."),
+    Key("memory_type", "memory_type", "text", "Memory technology."),
+    Key("memory_bandwidth", "memory_bytes_per_s", "bytes_per_s", "Data-sheet rate of the memory.", is_needed=True),
+    Section("flops_dense", "flop_per_s", _FLOPS, "Dense rates, one per precision; never the sparse figures."),
+    Key("tdp", "tdp_w", "power", "Rated power of the package.", is_needed=True),
+    Key("sustained_max", "sustained_max_w", "power", "Highest sustained draw; where absent the rated power."),
+    Key("idle", "idle_w", "power", "Powered, nothing loaded.", is_needed=True),
+    Key("parked", "parked_w", "power", "Model loaded, no requests."),
+    Key("low_load", "low_load_w", "power", "Decoding at batch 1."),
+    Key("high_load", "high_load_w", "power", "Decoding at a large batch."),
+    Key(
+        "power_curve",
+        "power_curve",
+        "group",
+        "Draw over the number of running sequences, where it was fitted.",
+        members=(
+            Member("form", "form", "text"),
+            Member("low", "low_w", "power"),
+            Member("high", "high_w", "power"),
+            Member("k", "k", "ratio"),
+            Member("x0", "x0", "ratio"),
+        ),
+    ),
+    Section("scale_up", "scale_up", _SCALE_UP, "The link inside a domain."),
+    Section("scale_out", "scale_out", _SCALE_OUT, "The network between domains."),
+    Key("pcie", "pcie_bytes_per_s", "bytes_per_s", "To the host, one direction."),
+    Key("host_link", "host_link_bytes_per_s", "bytes_per_s", "To the host where it is not PCIe, one direction."),
+    Key("on_chip_sram", "on_chip_sram_bytes", "bytes", "Memory on the die."),
+    Key("process", "process", "text", "Silicon process and dies."),
+    Key("unit_cost", "unit_cost_usd", "money", "Price of one chip."),
+    Key("embodied_carbon", "embodied_kgco2e", "mass_co2", "Emitted by making one chip.", rule="not_negative"),
+    Key("programming", "programming", "text", "What running a new model takes."),
+    Key("rejected_claims", "rejected_claims", "text", "Figures that are not to be used, and why."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleUp:
+    """The link inside a domain of chips; table `_SCALE_UP`."""
+
+    bytes_per_s: Fact
+    domain_chips: Fact
+    latency_s: Fact
+    technology: Fact | None = None
+    in_network_reduction: Fact | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleOut:
+    """The network between domains; table `_SCALE_OUT`."""
+
+    nic_bits_per_s: Fact
+    bytes_per_s: Fact
+    latency_s: Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """One accelerator; table `CHIP`."""
+
+    name: str
+    title: str
+    vendor: str = ""
+    status: str = ""
+    engine: str = "generic"
+    """Engine facts that hold for it unless a deployment names others."""
+    memory_bytes: Fact
+    memory_bytes_per_s: Fact
+    flop_per_s: Mapping[str, Fact]
+    """Keys bf16, fp8, fp4 and where known int8; value None = no such hardware."""
+    tdp_w: Fact
+    idle_w: Fact
+    scale_up: ScaleUp
+    scale_out: ScaleOut
+    memory_nominal: Fact | None = None
+    memory_type: Fact | None = None
+    sustained_max_w: Fact | None = None
+    parked_w: Fact | None = None
+    low_load_w: Fact | None = None
+    high_load_w: Fact | None = None
+    power_curve: Fact | None = None
+    pcie_bytes_per_s: Fact | None = None
+    host_link_bytes_per_s: Fact | None = None
+    on_chip_sram_bytes: Fact | None = None
+    process: Fact | None = None
+    unit_cost_usd: Fact | None = None
+    embodied_kgco2e: Fact | None = None
+    programming: Fact | None = None
+    rejected_claims: Fact | None = None
+
+
+# -- racks -------------------------------------------------------------------------------------------------------------
+
+RACK: tuple[Key | Section, ...] = (
+    Key("chips", "n_chips", "count", "Chips in the rack.", is_needed=True),
+    Key("servers", "servers", "count", "Servers in the rack."),
+    Key("compute_trays", "compute_trays", "count", "Trays that carry chips."),
+    Key("host_cpus", "host_cpus", "count", "Host processors."),
+    Key("host_memory_per_tray", "host_memory_per_tray_bytes", "bytes", "Host memory of a compute tray."),
+    Key("host_memory_per_server", "host_memory_per_server_bytes", "bytes", "Host memory of a server."),
+    Key("nics", "nics", "count", "Network ports.", rule="not_negative"),
+    Key("dpus", "dpus", "count", "Data processing units.", rule="not_negative"),
+    Key("switch_trays", "switch_trays", "count", "Trays of the scale-up switch.", rule="not_negative"),
+    Key("power_shelves", "power_shelves", "count", "Power shelves."),
+    Key("server_rated", "server_rated_w", "power", "Rated power of one server."),
+    Key("rated", "rated_w", "power", "What a site must provision.", is_needed=True),
+    Key("typical", "typical_w", "power", "Sustained inference.", is_needed=True),
+    Key("idle", "idle_w", "power", "Powered with no work.", is_needed=True),
+    Key("cooling", "cooling", "text", "How heat leaves."),
+    Key("liquid_share", "liquid_frac", "frac", "Share of heat that leaves in liquid.", rule="share"),
+    Key("server_capex", "server_capex_usd", "money", "Price of one server."),
+    Key(
+        "capex",
+        "capex_usd",
+        "usd_per_rack",
+        "Price of the rack; without scale-out network, storage, building.",
+        is_needed=True,
+    ),
+    Key("lead_time", "lead_time_s", "time", "From order to delivery.", rule="not_negative"),
+    Key("available_from", "available_from", "date", "First delivery."),
+    Key("footprint", "footprint", "ratio", "Rack positions that it takes."),
+    Key("rack_units_per_server", "rack_units_per_server", "count", "Height of a server."),
+    Key("weight", "weight_kg", "mass", "With its servers."),
+    Key("embodied_carbon", "embodied_kgco2e", "mass_co2", "Emitted by making the whole rack.", rule="not_negative"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rack:
+    """What is bought, placed and powered as one; table `RACK`."""
+
+    name: str
+    title: str
+    chip: str
+    n_chips: Fact
+    rated_w: Fact
+    typical_w: Fact
+    idle_w: Fact
+    capex_usd: Fact
+    servers: Fact | None = None
+    compute_trays: Fact | None = None
+    host_cpus: Fact | None = None
+    host_memory_per_tray_bytes: Fact | None = None
+    host_memory_per_server_bytes: Fact | None = None
+    nics: Fact | None = None
+    dpus: Fact | None = None
+    switch_trays: Fact | None = None
+    power_shelves: Fact | None = None
+    server_rated_w: Fact | None = None
+    cooling: Fact | None = None
+    liquid_frac: Fact | None = None
+    server_capex_usd: Fact | None = None
+    lead_time_s: Fact | None = None
+    available_from: Fact | None = None
+    footprint: Fact | None = None
+    rack_units_per_server: Fact | None = None
+    weight_kg: Fact | None = None
+    embodied_kgco2e: Fact | None = None
+
+    @property
+    def host_memory_bytes(self) -> Fact | None:
+        """Host memory of the whole rack: that of a tray or server times their number."""
+        path = f"racks.{self.name}.host_memory_bytes"
+        for one, several in (
+            (self.host_memory_per_tray_bytes, self.compute_trays),
+            (self.host_memory_per_server_bytes, self.servers),
+        ):
+            if one is not None and several is not None:
+                return one.times(several.number, path=path, note=f"{several.number:g} x {one.path.rsplit('.', 1)[-1]}")
+        return None
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+_MOE = (
+    Member("experts", "n_experts", "count"),
+    Member("top_k", "top_k", "count"),
+    Member("shared_experts", "n_shared_experts", "count"),
+    Member("expert_intermediate", "expert_intermediate", "count"),
+    Member("dense_layers", "dense_layers", "count"),
+    Member("moe_layers", "moe_layers", "count"),
+    Member("dense_intermediate", "dense_intermediate", "count", may_be_null=True),
+)
+_PARAMS = (
+    *_members("count", "total", "active_per_token", "routed_expert_total", "routed_expert_active"),
+    *_members("count", "non_expert_total", "non_expert_active", "per_expert", "attention_per_layer"),
+    *(
+        Member(name, name, "count", is_needed=False)
+        for name in ("linear_attention_per_layer", "mamba_per_layer", "ffn_per_layer")
+    ),
+)
+_WEIGHTS = (
+    Member("native_checkpoint", "native_checkpoint_bytes", "bytes"),
+    Member("native_rule", "native_rule", "text"),
+    Member("native_format", "native_format", "formats"),
+    Member("bf16_all", "bf16_all_bytes", "bytes"),
+    Member("fp8_all", "fp8_all_bytes", "bytes"),
+    Member("fp4_nominal_all", "fp4_nominal_all_bytes", "bytes"),
+    Member("nvfp4_experts_rest_bf16", "nvfp4_experts_rest_bf16_bytes", "bytes", is_needed=False),
+    Member("mxfp4_experts_rest_bf16", "mxfp4_experts_rest_bf16_bytes", "bytes", is_needed=False),
+    Member("mxfp4_experts_rest_fp8", "mxfp4_experts_rest_fp8_bytes", "bytes", is_needed=False),
+)
+_KV = (
+    Member("formula", "formula", "text"),
+    Member("per_token_bf16", "per_token_bytes_bf16", "bytes"),
+    Member("per_token_fp8", "per_token_bytes_fp8", "bytes"),
+    Member("per_token_bf16_below_window", "per_token_bytes_bf16_below_window", "bytes", is_needed=False),
+    Member("window_layers", "window_layers", "count", is_needed=False),
+    Member("window", "window_tokens", "tokens", is_needed=False),
+    Member("replicated_across_tp", "replicated_across_tp", "bool", is_needed=False),
+    Member("indexer_key_per_token_fp8", "indexer_key_bytes_per_token_fp8", "bytes", is_needed=False),
+    Member("state_per_sequence", "state_bytes_per_sequence", "bytes", is_needed=False),
+    Member("state_formula", "state_formula", "text", is_needed=False),
+    Member("at_8192_tokens_bf16", "at_8192_tokens_bytes_bf16", "bytes", is_needed=False),
+    Member("at_131072_tokens_bf16", "at_131072_tokens_bytes_bf16", "bytes", is_needed=False),
+)
+MODEL: tuple[Key | Section, ...] = (
+    Key("family", "family", "text", "dense or moe.", is_needed=True),
+    Key("attention", "attention", "text", "Kinds of attention.", is_needed=True),
+    Key("layers", "n_layers", "count", "Layers.", is_needed=True),
+    Key("hidden", "hidden", "count", "Width of the residual stream.", is_needed=True),
+    Key("heads", "n_heads", "count", "Query heads.", is_needed=True),
+    Key("kv_heads", "n_kv_heads", "count", "Key-value heads; null with a shared latent.", may_be_null=True),
+    Key("head_dim", "head_dim", "count", "Width of a head; null with a shared latent.", may_be_null=True),
+    Key("vocab", "vocab", "count", "Tokens of the vocabulary.", is_needed=True),
+    Key("tied_embeddings", "tied_embeddings", "bool", "Input and output embeddings are one matrix."),
+    Key("context", "context_tokens", "tokens", "Longest sequence.", is_needed=True),
+    Key("ffn_intermediate", "ffn_intermediate", "count", "Width of the dense feed-forward part."),
+    Key(
+        "sliding",
+        "sliding",
+        "group",
+        "Layers that attend to a window only.",
+        members=(
+            Member("window", "window_tokens", "tokens"),
+            Member("sliding_layers", "sliding_layers", "count"),
+            Member("full_layers", "full_layers", "count"),
+            Member("pattern", "pattern", "text"),
+        ),
+    ),
+    Key(
+        "mla",
+        "mla",
+        "group",
+        "Latent attention.",
+        members=_members("count", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+    ),
+    Key("moe", "moe", "group", "Mixture of experts.", members=_MOE),
+    Key(
+        "linear_attention",
+        "linear_attention",
+        "group",
+        "Layers with linear attention, a fixed state per sequence.",
+        members=(
+            *_members("count", "linear_layers", "full_layers", "key_heads", "value_heads", "key_head_dim"),
+            *_members("count", "value_head_dim", "conv_kernel"),
+            *_members("text", "pattern", "state_dtype"),
+        ),
+    ),
+    Key(
+        "mamba",
+        "mamba",
+        "group",
+        "State-space layers, a fixed state per sequence.",
+        members=(
+            *_members("count", "mamba_layers", "attention_layers", "ffn_layers", "heads", "head_dim", "state_dim"),
+            *_members("count", "groups", "conv_kernel"),
+            *_members("text", "pattern", "state_dtype"),
+        ),
+    ),
+    Key(
+        "sparse_attention",
+        "sparse_attention",
+        "group",
+        "Attention to the tokens that an indexer picks.",
+        members=_members("count", "index_topk", "index_heads", "index_head_dim"),
+    ),
+    Key("mtp_layers", "mtp_layers", "count", "Multi-token-prediction layers.", rule="not_negative"),
+    Key(
+        "params",
+        "params",
+        "group",
+        "Parameters; the output matrix counts as active, the input embedding does not.",
+        is_needed=True,
+        members=_PARAMS,
+    ),
+    Key("advertised", "advertised", "group", "What the model card says.", members=_members("count", "total", "active")),
+    Key("weights", "weights", "group", "Bytes of all weights by format.", is_needed=True, members=_WEIGHTS),
+    Key(
+        "kv",
+        "kv",
+        "group",
+        "Key-value cache: marginal bytes of a token in full-attention layers, and of whole sequences.",
+        is_needed=True,
+        members=_KV,
+    ),
+    Key("variants", "variants", "texts", "Checkpoints of the same matrices."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model as served; table `MODEL`. Group facts hold plain numbers: `model.moe.group["n_experts"]`."""
+
+    name: str
+    hf_id: str = ""
+    aliases: tuple[str, ...] = ()
+    family: Fact
+    attention: Fact
+    n_layers: Fact
+    hidden: Fact
+    n_heads: Fact
+    vocab: Fact
+    context_tokens: Fact
+    params: Fact
+    weights: Fact
+    kv: Fact
+    n_kv_heads: Fact | None = None
+    head_dim: Fact | None = None
+    tied_embeddings: Fact | None = None
+    ffn_intermediate: Fact | None = None
+    sliding: Fact | None = None
+    mla: Fact | None = None
+    moe: Fact | None = None
+    linear_attention: Fact | None = None
+    mamba: Fact | None = None
+    sparse_attention: Fact | None = None
+    mtp_layers: Fact | None = None
+    advertised: Fact | None = None
+    variants: Fact | None = None
+
+
+# -- serving software and sites ----------------------------------------------------------------------------------------
+
+ENGINE: tuple[Key | Section, ...] = (
+    _need("memory_eff", "memory_eff_frac", "frac", "Share of the bandwidth that reading weights reaches.", "share"),
+    _need("compute_eff", "compute_eff_frac", "frac", "Share of the dense rate that decoding reaches.", "share"),
+    _need("prefill_eff", "prefill_eff_frac", "frac", "Share of the dense rate that prefill reaches.", "share"),
+    _need("kv_read_eff", "kv_read_eff_frac", "frac", "Share of the bandwidth that keys and values reach.", "share"),
+    _need("host", "host_s", "time", "Added once a step.", "not_negative"),
+    _need("launch_layer", "launch_layer_s", "time", "Added once a layer and step.", "not_negative"),
+    _need("launch_moe", "launch_moe_s", "time", "More in a mixture layer.", "not_negative"),
+    _need("launch_mla", "launch_mla_s", "time", "More in a latent-attention layer.", "not_negative"),
+    _need("launch_sparse", "launch_sparse_s", "time", "More in a layer with an attention indexer.", "not_negative"),
+    _need("launch_linear", "launch_linear_s", "time", "More in a linear-attention layer.", "not_negative"),
+    _need("collective_base", "collective_base_s", "time", "Added to every collective.", "not_negative"),
+    _need(
+        "collective_log", "collective_log_s", "time", "A collective's wait per doubling of its chips.", "not_negative"
+    ),
+    _need("collective_scale_out", "collective_scale_out_s", "time", "More when it leaves the domain.", "not_negative"),
+    _need("link_eff", "link_eff_frac", "frac", "Share of the link bandwidth that collectives reach.", "share"),
+    _need("expert_skew", "expert_skew", "ratio", "Load of the busiest chip's experts over the mean.", "at_least_one"),
+    Key(
+        "prefill_interference", "prefill_interference", "ratio", "Delay of neighbours' steps over a prompt's own time."
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What serving software reaches of the hardware and what it adds; table `ENGINE`."""
+
+    name: str
+    title: str
+    memory_eff_frac: Fact
+    compute_eff_frac: Fact
+    prefill_eff_frac: Fact
+    kv_read_eff_frac: Fact
+    host_s: Fact
+    launch_layer_s: Fact
+    launch_moe_s: Fact
+    launch_mla_s: Fact
+    launch_sparse_s: Fact
+    launch_linear_s: Fact
+    collective_base_s: Fact
+    collective_log_s: Fact
+    collective_scale_out_s: Fact
+    link_eff_frac: Fact
+    expert_skew: Fact
+    prefill_interference: Fact | None = None
+
+
+SERVING: tuple[Key | Section, ...] = (
+    Key("max_batch", "max_batch", "count", "Sequences that may run at once in a replica.", is_needed=True),
+    Key("chunk", "chunk_tokens", "tokens", "Tokens of one step: decodes first, then prompt chunks.", is_needed=True),
+    Key("block", "block_tokens", "tokens", "Tokens of one key-value block.", is_needed=True),
+    Key(
+        "runtime_reserve",
+        "runtime_reserve_bytes",
+        "bytes",
+        "Memory of each chip that the runtime keeps.",
+        is_needed=True,
+        rule="not_negative",
+    ),
+    Key(
+        "collective_buffer",
+        "collective_buffer_bytes",
+        "bytes",
+        "Communication buffers of each chip of a replica with four chips or more; a lone chip has none.",
+        is_needed=True,
+        rule="not_negative",
+    ),
+    Key(
+        "collective_buffer_pair",
+        "collective_buffer_pair_bytes",
+        "bytes",
+        "The same for a replica of two chips.",
+        is_needed=True,
+        rule="not_negative",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Defaults of a serving engine's limits and reserves; table `SERVING`."""
+
+    name: str
+    title: str
+    max_batch: Fact
+    chunk_tokens: Fact
+    block_tokens: Fact
+    runtime_reserve_bytes: Fact
+    collective_buffer_bytes: Fact
+    collective_buffer_pair_bytes: Fact
+
+
+SITE: tuple[Key | Section, ...] = (
+    Key("electricity_industrial", "electricity_usd_per_kwh", "usd_per_kwh", "Price for large users.", is_needed=True),
+    Key("electricity_commercial", "electricity_commercial_usd_per_kwh", "usd_per_kwh", "Price for small users."),
+    Key("carbon", "carbon_kgco2e_per_kwh", "carbon_intensity", "Grid average, by location.", True, rule="not_negative"),
+    Key("pue", "pue", "ratio", "Facility power over IT power.", is_needed=True, rule="at_least_one"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Electricity price, grid carbon and power usage effectiveness of a place; table `SITE`."""
+
+    name: str
+    title: str
+    electricity_usd_per_kwh: Fact
+    carbon_kgco2e_per_kwh: Fact
+    pue: Fact
+    electricity_commercial_usd_per_kwh: Fact | None = None
