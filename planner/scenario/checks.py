@@ -1,0 +1,202 @@
+"""Faults that only show when sections are read together, or beside the catalogue and the files that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.errors import FactError, Fault, Notice, near
+from planner.facts import catalog
+from planner.scenario.fields import Loc, Trouble, shown
+from planner.scenario.files import is_file, locate, references
+from planner.scenario.schema import Question
+from planner.scenario.tree import Tree
+
+_MAX_REQUESTS = 1e9
+_SUFFIXES = (".yaml", ".yml", ".json", ".csv", ".jsonl", ".parquet", ".gz", ".txt")
+_KINDS = {
+    "profile": ("traffic", "traffic profile", True),
+    "model": ("models", "model", True),
+    "rack": ("racks", "rack", True),
+    "engine": ("engines", "serving engine", False),
+    "site": ("sites", "site", False),
+    "lengths": ("", "file of lengths", True),
+}
+"""Kind of reference -> the catalogue's kind, how people call it, whether it may be a file."""
+
+
+def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Faults between the sections of a merged scenario, as plain values; wrong shapes are another's to report."""
+    traffic, fleet = _map(data, "traffic"), _map(data, "fleet")
+    limits, pools = _map(data, "slo"), _map(fleet, "pools")
+    deployed = {
+        name: {deploy.get("model") for deploy in _list(_as_map(pool), "deploy") if isinstance(deploy, Mapping)}
+        for name, pool in pools.items()
+        if str(_as_map(pool).get("count")) != "0"
+    }
+    is_open = any(_as_map(pool).get("deploy") == "any" for pool in pools.values())
+    routes = _map(fleet, "routes")
+    for name, found in traffic.items():
+        klass = _as_map(found)
+        slo, model = klass.get("slo"), klass.get("model")
+        if isinstance(slo, str) and slo not in limits:
+            yield Trouble(("traffic", name, "slo"), f"no limits are named {shown(slo)}{near(slo, limits)}")
+        is_served = is_open or not pools or any(model in models for models in deployed.values())
+        if isinstance(model, str) and not is_served:
+            yield Trouble(
+                ("traffic", name, "model"),
+                f"no pool deploys {shown(model)}, which class {shown(name)} needs",
+                "add {model, chips} to the `deploy` of a pool with racks",
+            )
+    for name, route in routes.items():
+        yield from _route(name, route, traffic, pools, deployed)
+    yield from _pools_named(data, pools)
+    yield from _length(data, traffic)
+    yield from _growth(data, traffic)
+
+
+def _route(
+    name: str, route: Any, traffic: Mapping[str, Any], pools: Mapping[str, Any], deployed: Mapping[str, set[Any]]
+) -> Iterator[Trouble]:
+    loc: Loc = ("fleet", "routes", name)
+    if name not in traffic:
+        yield Trouble(loc, f"no class of traffic is named {shown(name)}{near(name, traffic)}")
+        return
+    model = _as_map(traffic[name]).get("model")
+    names: list[tuple[str, Loc]] = [(route, loc)] if isinstance(route, str) else []
+    if isinstance(route, (list, tuple)):
+        names = [(pool, (*loc, i)) for i, pool in enumerate(route)]
+    elif isinstance(route, Mapping):
+        names = [(pool, (*loc, pool)) for pool in route]
+    for pool, at in names:
+        if pool not in pools:
+            yield Trouble(at, f"no pool is named {shown(pool)}{near(str(pool), pools)}")
+        elif _as_map(pools[pool]).get("deploy") != "any" and model not in deployed.get(pool, set()):
+            yield Trouble(at, f"pool {shown(pool)} does not deploy {shown(model)}, the model of class {shown(name)}")
+
+
+def _pools_named(data: Mapping[str, Any], pools: Mapping[str, Any]) -> Iterator[Trouble]:
+    for name, pool in pools.items():
+        for i, deploy in enumerate(_list(_as_map(pool), "deploy")):
+            target = _as_map(deploy).get("decode_pool")
+            if isinstance(target, str) and target not in pools:
+                loc = ("fleet", "pools", name, "deploy", i, "decode_pool")
+                yield Trouble(loc, f"no pool is named {shown(target)}{near(target, pools)}")
+    for site, found in _map(data, "sites").items():
+        for i, name in enumerate(_list(_as_map(found), "pools")):
+            if name not in pools:
+                yield Trouble(("sites", site, "pools", i), f"no pool is named {shown(name)}{near(str(name), pools)}")
+
+
+def _length(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Trouble]:
+    if "length" in _map(data, "run"):
+        return
+    classes = {name: _as_map(klass) for name, klass in traffic.items()}
+    if classes and not any("trace" in klass for klass in classes.values()):
+        yield Trouble(("run",), "length is missing", "no class has a trace that gives it: write run: {length: 30 min}")
+    for name, klass in classes.items():
+        if str(klass.get("repeat")).lower() == "true":
+            yield Trouble(
+                ("traffic", name, "repeat"), "repeat has no effect here", "it fills run.length: write that too"
+            )
+
+
+def _growth(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Trouble]:
+    seen: set[str] = set()
+    for i, period in enumerate(_list(data, "periods")):
+        name = _as_map(period).get("name")
+        if isinstance(name, str) and name in seen:
+            yield Trouble(("periods", i, "name"), f"two periods are named {shown(name)}")
+        seen.add(str(name))
+        for klass in _map(_as_map(period), "growth"):
+            if klass not in traffic:
+                what = f"no class of traffic is named {shown(klass)}{near(klass, traffic)}"
+                yield Trouble(("periods", i, "growth", klass), what)
+
+
+def names(tree: Tree, base_dir: Path) -> Iterator[Trouble | Fault]:
+    """Faults of the names and files that a scenario refers to, and of what a person's own files hold."""
+    shelf = catalog.load()
+    for path, reference in references(tree):
+        kind, noun, may_be_file = _KINDS[reference.kind]
+        text = reference.text
+        if is_file(text) and not may_be_file:
+            yield Trouble(path, f"{shown(text)} is a file where the name of a {noun} is meant")
+        elif is_file(text):
+            missing = list(_file(path, text, noun, base_dir))
+            yield from missing or _inside(reference.kind, text, base_dir)
+        elif not kind:
+            yield Trouble(path, f"{shown(text)} is no file", f"a file is written ./{text.lstrip('/')}")
+        else:
+            known = shelf.names(kind)
+            if text not in known:
+                what = f"no {noun} is named {shown(text)}"
+                if may_be_file and ("/" in text or text.endswith(_SUFFIXES)):
+                    yield Trouble(path, what, f"a file is written ./{text}")
+                else:
+                    yield Trouble(path, what + near(text[:100], known))
+
+
+def _file(path: Loc, text: str, noun: str, base_dir: Path) -> Iterator[Trouble]:
+    where = locate(text, base_dir)
+    if not isinstance(where, Path):
+        return
+    try:
+        if where.is_dir():
+            yield Trouble(path, f"{shown(text)} is a folder, not the file of a {noun}")
+        elif not where.exists():
+            siblings = [f"./{p.name}" for p in where.parent.iterdir()] if where.parent.is_dir() else []
+            yield Trouble(path, f"no such file: {shown(text)}{near(text, siblings) if siblings else ''}")
+    except (OSError, ValueError) as error:
+        yield Trouble(path, f"{shown(text)} cannot be read", str(getattr(error, "strerror", error)).lower())
+
+
+def _inside(kind: str, text: str, base_dir: Path) -> Iterator[Fault]:
+    """Faults of the facts in a person's own file."""
+    shelf = catalog.load()
+    read = {"rack": shelf.rack, "model": shelf.model}.get(kind)
+    if read is not None:
+        try:
+            read(text, base=base_dir)
+        except FactError as error:
+            yield from error.faults
+
+
+def values(question: Question) -> Iterator[Trouble]:
+    """Faults between values of different sections, once all of them are right by themselves."""
+    length_s = question.run.length_s
+    for name, klass in question.traffic.items():
+        if klass.rate_req_per_s is not None and length_s is not None:
+            expected = klass.rate_req_per_s * length_s
+            if expected > _MAX_REQUESTS:
+                yield Trouble(
+                    ("traffic", name, "rate"),
+                    f"rate x run.length is {expected:.2g} requests a seed",
+                    f"at most {_MAX_REQUESTS:.0e} are simulated: shorten the run",
+                )
+
+
+def notices(question: Question) -> Iterator[Notice]:
+    """What stands in the scenario and serves nothing: no fault, since a variant may use it, but worth saying."""
+    used = {klass.slo for klass in question.traffic.values()}
+    for name in question.slo:
+        if name not in used:
+            yield Notice("slo_unused", f"no class uses the limits {shown(name)}")
+    models = {klass.model for klass in question.traffic.values()}
+    for name, pool in question.fleet.pools.items():
+        if pool.deploy and not any(deploy.model in models for deploy in pool.deploy):
+            yield Notice("pool_unused", f"pool {shown(name)} serves no class; its racks are billed and powered")
+
+
+def _as_map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _map(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return _as_map(data.get(key))
+
+
+def _list(data: Mapping[str, Any], key: str) -> list[Any]:
+    value = data.get(key)
+    return value if isinstance(value, list) else []

@@ -1,0 +1,315 @@
+"""From a scenario file to a `Scenario`: files merged, variants built and checked, all faults in one report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from planner.errors import Fault, ScenarioError, near
+from planner.facts.schema import Fact
+from planner.scenario import checks
+from planner.scenario.fields import NameOf, Section, Trouble, shown
+from planner.scenario.files import canonical, rebase
+from planner.scenario.layers import (
+    FILE,
+    Change,
+    apply,
+    contradictions,
+    read_files,
+    read_overrides,
+    read_sets,
+    shape_at,
+)
+from planner.scenario.schema import Question, Scenario, Sweep
+from planner.scenario.shape import known
+from planner.scenario.tree import Steps, Tree, prune, show, steps
+from planner.scenario.unsupported import fault_at, unsupported
+
+BASE = "base"
+_MAX_AXIS = 10_000
+
+
+def load(
+    source: str | Path, *, sets: Sequence[str] = (), variant: str | None = None, stdin_text: str | None = None
+) -> Scenario:
+    """The scenario of a file: its base, or the named `variant`, with `sets` (`PATH=VALUE`) laid over it.
+
+    `source` is a path, or `-` for `stdin_text`. Every variant and every value of a sweep is checked, not only the one
+    that is asked for. Raises `ScenarioError` with all faults of the file, each with its place.
+    """
+    faults: list[Fault] = []
+    is_stdin = str(source) == "-"
+    if is_stdin and stdin_text is None:
+        stdin_text = sys.stdin.read()
+    if is_stdin:
+        merged, base_dir = read_files(stdin_text, None, "<stdin>", faults)
+    else:
+        merged, base_dir = read_files(None, Path(source), str(source), faults)
+    file = _File.of(merged, base_dir, faults)
+    base = _checked(file.base, base_dir)
+    faults.extend(base.faults)
+    for name in file.variants:
+        faults.extend(_only_there(name, _checked(file.tree(name, faults), base_dir).faults, base.faults))
+    faults.extend(_swept(file, base_dir, base.faults))
+    name = variant or BASE
+    if name != BASE and name not in file.variants:
+        what = f"no scenario is named {shown(name)}{near(name, [BASE, *file.variants])}"
+        faults.append(Fault(what, file=merged.origin.file))
+        raise ScenarioError(*_once(faults))
+    tree = file.tree(name, [])
+    changes = read_sets(sets, base_dir, faults)
+    for change in changes:
+        tree = apply(tree, change, faults)
+    asked = _checked(prune(tree), base_dir) if changes or name != BASE else base
+    faults.extend(asked.faults)
+    if faults or asked.question is None:
+        raise ScenarioError(*_once(faults))
+    return _scenario(name, asked.question, asked.tree, file, base_dir)
+
+
+def variants(source: str | Path, *, stdin_text: str | None = None) -> tuple[str, ...]:
+    """The names of a file's variants, `base` first. Raises as `load`."""
+    return (BASE, *load(source, stdin_text=stdin_text).variants)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A merged file taken apart: the base question, and what makes variants of it."""
+
+    base: Tree
+    changes: dict[str, list[Change]]
+    variants: dict[str, tuple[str, ...]]
+    sweep: Tree | None
+
+    @classmethod
+    def of(cls, merged: Tree, base_dir: Path, faults: list[Fault]) -> _File:
+        parts = merged.keys
+        question = {key: part for key, part in parts.items() if key not in {"overrides", "scenarios", "sweep"}}
+        base = prune(Tree(question, merged.origin))
+        changes = read_overrides(_section(parts, "overrides", faults), faults)
+        scenarios = _variants(prune(_section(parts, "scenarios", faults)), changes, faults)
+        sweep = parts.get("sweep")
+        file = cls(base, changes, scenarios, None if sweep is None or sweep.value is None else prune(sweep))
+        used = {name for names in scenarios.values() for name in names}
+        for name, entries in changes.items():
+            if name not in used:
+                _tried(base, entries, faults)
+        return file
+
+    def tree(self, name: str, faults: list[Fault]) -> Tree:
+        """The merged tree of a variant; faults of its paths are added."""
+        if name == BASE:
+            return self.base
+        entries = [change for override in self.variants[name] for change in self.changes.get(override, [])]
+        faults.extend(contradictions(entries, name))
+        return prune(_tried(self.base, entries, faults))
+
+
+def _tried(tree: Tree, entries: Sequence[Change], faults: list[Fault]) -> Tree:
+    for change in entries:
+        tree = apply(tree, change, faults)
+    return tree
+
+
+def _section(parts: Mapping[str, Tree], key: str, faults: list[Fault]) -> Tree:
+    """A section of the file that is a map; an empty one where it is absent or something else."""
+    found = parts.get(key)
+    if found is not None and isinstance(found.value, dict):
+        return found
+    if found is not None and found.value is not None:
+        faults.append(fault_at(found, (key,), f"a map of names is meant, not {shown(found.plain())}"))
+    return Tree({}, next(iter(parts.values())).origin)
+
+
+def _variants(tree: Tree, changes: Mapping[str, Any], faults: list[Fault]) -> dict[str, tuple[str, ...]]:
+    """Variant -> the overrides it is made of, from the file's `scenarios` section."""
+    made: dict[str, tuple[str, ...]] = {}
+    for name, listed in tree.keys.items():
+        at: Steps = ("scenarios", name)
+        if name == BASE:
+            faults.append(fault_at(listed, at, f"{BASE} is the file itself", "use another name", at_key=True))
+            continue
+        try:
+            NameOf().read(name)
+        except ValueError:
+            faults.append(fault_at(listed, at, f"{shown(name)} is no name", "use visible characters", at_key=True))
+            continue
+        items = listed.value if isinstance(listed.value, list) else [listed] if isinstance(listed.value, str) else None
+        if items is None:
+            faults.append(fault_at(listed, at, f"a list of overrides is meant, not {shown(listed.plain())}"))
+            continue
+        names: list[str] = []
+        for i, item in enumerate(items):
+            if item.value not in changes:
+                what = f"no override is named {shown(item.plain())}{near(str(item.value), changes)}"
+                faults.append(fault_at(item, (*at, i), what))
+            elif item.value in names:
+                faults.append(fault_at(item, (*at, i), f"override {shown(item.value)} is named twice"))
+            else:
+                names.append(str(item.value))
+        made[name] = tuple(names)
+    return made
+
+
+# -- checking one question ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A merged tree, its typed question where it has no fault, and its faults."""
+
+    tree: Tree
+    question: Question | None
+    faults: tuple[Fault, ...]
+
+
+def _checked(tree: Tree, base_dir: Path) -> _Checked:
+    tree = canonical(rebase(tree, base_dir))
+    data = tree.plain()
+    assert isinstance(data, dict)
+    said = [*checks.sections(data), *checks.names(tree, base_dir)]
+    found = [one for one in said if isinstance(one, Trouble)]
+    faults = [one for one in said if isinstance(one, Fault)]
+    question = None
+    try:
+        question = Question.model_validate(data)
+    except ValidationError as error:
+        found[:0] = _read_error(error)
+    else:
+        found.extend(checks.values(question))
+    faults.extend(_placed(tree, trouble) for trouble in found)
+    faults.sort(key=lambda f: (f.file, f.line or 0, f.col or 0))
+    return _Checked(tree, question, tuple(faults))
+
+
+def _read_error(error: ValidationError) -> Iterator[Trouble]:
+    """Pydantic's lines in planner's words."""
+    for line in error.errors(include_url=False):
+        loc, context = line["loc"], line.get("ctx", {})
+        match line["type"]:
+            case "scenario":
+                yield Trouble(loc, context["what"], context["way_out"])
+            case "missing":
+                yield Trouble(loc[:-1], f"{loc[-1]} is missing")
+            case "extra_forbidden":
+                parent = shape_at(loc[:-1], FILE)
+                hint = near(str(loc[-1])[:100], known(parent) if parent else ())
+                yield Trouble(loc, f"unknown key {shown(loc[-1])}{hint}")
+            case "literal_error":
+                choices = str(context.get("expected")).replace(" or ", ", ").replace("'", "").split(", ")
+                hint = near(str(line["input"])[:100], choices)
+                yield Trouble(loc, f"{shown(line['input'])} is not one of the known values{hint}")
+            case "dict_type":
+                yield Trouble(loc, f"a map of names is meant, not {shown(line['input'])}", "write name: value lines")
+            case "tuple_type" | "list_type":
+                yield Trouble(loc, f"a list is meant, not {shown(line['input'])}", "write it in brackets: [...]")
+            case _:
+                yield Trouble(loc, line["msg"])
+
+
+def _placed(tree: Tree, trouble: Trouble) -> Fault:
+    """A trouble with the place of the nearest value that stands in the file."""
+    at_key = trouble.loc[-1:] == ("[key]",) or trouble.what.startswith("unknown key")
+    loc = tuple(step for step in trouble.loc if step != "[key]")
+    for n in range(len(loc), -1, -1):
+        here = tree.at(loc[:n])
+        if here is not None:
+            is_inside = n < len(loc) or trouble.what.endswith(("is missing", "are missing"))
+            fault = fault_at(here, loc, trouble.what, trouble.way_out, at_key=at_key or is_inside)
+            return replace(fault, path=show(loc))
+    raise AssertionError("the top of a tree has a place")
+
+
+def _only_there(name: str, found: Sequence[Fault], base: Sequence[Fault]) -> Iterator[Fault]:
+    """The faults of a variant that the base has not, said to be in that variant where their place does not tell."""
+    for fault in found:
+        if fault not in base:
+            yield replace(fault, what=f"in scenario {shown(name)}: {fault.what}")
+
+
+def _swept(file: _File, base_dir: Path, base: Sequence[Fault]) -> Iterator[Fault]:
+    """Faults of the sweep: its shape, its paths, and each of its values put into the base."""
+    if file.sweep is None:
+        return
+    try:
+        Sweep.model_validate(file.sweep.plain())
+    except ValidationError as error:
+        for trouble in _read_error(error):
+            yield _placed(Tree({"sweep": file.sweep}, file.sweep.origin), replace(trouble, loc=("sweep", *trouble.loc)))
+        return
+    axes = file.sweep.keys["axes"].keys
+    for text, axis in axes.items():
+        at: Steps = ("sweep", "axes", text)
+        items = axis.value if isinstance(axis.value, list) else []
+        if not items or len(items) > _MAX_AXIS:
+            yield fault_at(axis, at, f"the axis has {len(items)} values", f"write 1 to {_MAX_AXIS:,}")
+            continue
+        try:
+            path = steps(text)
+        except ValueError as error:
+            yield fault_at(axis, at, f"{shown(text)} is no path: {error}", at_key=True)
+            continue
+        for item in items:
+            faults: list[Fault] = []
+            tree = apply(file.base, Change(path, item, axis if item is items[0] else item), faults)
+            if faults:
+                yield from faults
+                break
+            yield from (fault for fault in _checked(prune(tree), base_dir).faults if fault not in base)
+
+
+def _once(faults: Sequence[Fault]) -> list[Fault]:
+    """The faults without repetitions, in the order of the files' lines; those without a place last."""
+    order = {file: i for i, file in enumerate(dict.fromkeys(fault.file for fault in faults))}
+    kept: dict[tuple[Any, ...], Fault] = {}
+    for fault in faults:
+        kept.setdefault((fault.file, fault.line, fault.col, fault.path, fault.what.split(": ", 1)[-1]), fault)
+    return sorted(kept.values(), key=lambda f: (order[f.file], f.line or 10**9, f.col or 0))
+
+
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+def _scenario(name: str, question: Question, tree: Tree, file: _File, base_dir: Path) -> Scenario:
+    whole = tree if file.sweep is None else Tree({**tree.keys, "sweep": file.sweep}, tree.origin)
+    placed = _with_paths(question, ())
+    return Scenario(
+        name=name,
+        title=placed.title,
+        question=placed.question,
+        traffic=placed.traffic,
+        slo=placed.slo,
+        fleet=placed.fleet,
+        site=placed.site,
+        sites=placed.sites,
+        cost=placed.cost,
+        goal=placed.goal,
+        periods=placed.periods,
+        run=placed.run,
+        variants=file.variants,
+        sweep=None if file.sweep is None else Sweep.model_validate(file.sweep.plain()),
+        tree=tree,
+        base_dir=base_dir,
+        unsupported=tuple(unsupported(whole)),
+        notices=tuple(checks.notices(question)),
+    )
+
+
+def _with_paths(value: Any, path: Steps) -> Any:
+    """A section with the path of each of its facts written into it."""
+    if isinstance(value, Fact):
+        return replace(value, path=show(path))
+    if isinstance(value, dict):
+        return {key: _with_paths(child, (*path, key)) for key, child in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_with_paths(child, (*path, i)) for i, child in enumerate(value))
+    if not isinstance(value, Section):
+        return value
+    fields = type(value).model_fields
+    changed = {name: _with_paths(getattr(value, name), (*path, field.alias or name)) for name, field in fields.items()}
+    return value.model_copy(update={n: v for n, v in changed.items() if v is not getattr(value, n)})

@@ -1,0 +1,161 @@
+"""Where the fleet stands, what it costs, what is aimed at, and how long is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from planner.facts.schema import Fact
+from planner.scenario.fields import (
+    Bounds,
+    FactOf,
+    Factor,
+    Name,
+    Quantity,
+    Seconds,
+    SecondsOrNone,
+    Section,
+    Share,
+    Text,
+    Trouble,
+    Whole,
+    idle,
+)
+
+_Usd = Annotated[float, Quantity("money", Bounds(least=0.0))]
+_Pue = Annotated[Fact, FactOf("ratio", Bounds(least=1.0, most=5.0))]
+_PowerPrice = Annotated[Fact, FactOf("usd_per_kwh", Bounds(least=0.0, most=100.0))]
+_Carbon = Annotated[Fact, FactOf("carbon_intensity", Bounds(least=0.0, most=5.0))]
+_ShareOfCapex = Annotated[Fact, FactOf("frac_per_year", Bounds(least=0.0, most=1.0))]
+
+
+class Site(Section):
+    """Where the racks stand: price of electricity, carbon of the grid, overhead of the building."""
+
+    name: Text | None = None
+    """A site of the catalogue that gives price (industrial), carbon and PUE; each can be set here."""
+    grid: Text | None = None
+    """A site of the catalogue of which only the carbon of its grid is taken."""
+    power_price_usd_per_kwh: _PowerPrice | None = Field(None, alias="power_price")
+    """Price of electricity."""
+    pue: _Pue | None = None
+    """Facility energy per IT energy; a plain number."""
+    carbon_kgco2e_per_kwh: _Carbon | None = Field(None, alias="carbon")
+    """Carbon of a unit of electricity."""
+    power_limit_w: Annotated[float, Quantity("power")] | None = Field(None, alias="power_limit")
+    """Most power at the meter: the racks' rated power times PUE has to stay inside."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        if "carbon" in data:
+            yield from idle(data, ["grid"], "`carbon` is given: take one of the two away")
+        if {"power_price", "carbon", "pue"} <= set(data):
+            yield from idle(data, ["name"], "price, carbon and PUE are all given")
+
+
+class SiteShare(Site):
+    """One of several sites, with its share of the fleet or its pools."""
+
+    share_frac: Share | None = Field(None, alias="share")
+    """Share of every pool's racks that stands here."""
+    pools: tuple[Text, ...] | None = None
+    """The pools that stand here."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        yield from super().rules(data)
+        if ("share" in data) == ("pools" in data):
+            yield Trouble((), "a site of several has its share or its pools", "write share: 50 % or pools: [NAME]")
+
+
+class CostSpec(Section):
+    """Money: what is not named here is the catalogue's, or left out where section 12 of the design says so."""
+
+    life_years: Annotated[Fact, FactOf("years", Bounds(above=0.0, most=100.0))] | None = Field(None, alias="life")
+    """Years over which a rack is paid off."""
+    discount_frac: _ShareOfCapex | None = Field(None, alias="discount")
+    """Cost of capital a year."""
+    residual_frac: Annotated[Fact, FactOf("frac", Bounds(least=0.0, most=1.0))] | None = Field(None, alias="residual")
+    """Share of capex that a rack is worth at the end of its life."""
+    upkeep_frac: _ShareOfCapex | None = Field(None, alias="upkeep")
+    """Spares and support, as a share of capex a year."""
+    network_usd_per_chip: Annotated[Fact, FactOf("usd_per_chip")] | None = Field(None, alias="network")
+    """Scale-out network, for each chip."""
+    storage_frac: Annotated[Fact, FactOf("frac", Bounds(least=0.0, most=10.0))] | None = Field(None, alias="storage")
+    """Storage, as a share of the racks' capex."""
+    space_usd_per_kw_month: Annotated[Fact, FactOf("usd_per_kw_month")] | None = Field(None, alias="space")
+    """Floor space and cooling, for each kW of rated rack power; not charged when absent."""
+    staff_usd_per_year: Annotated[Fact, FactOf("usd_per_year")] | None = Field(None, alias="staff")
+    """People, for the whole fleet; not charged when absent."""
+    software_usd_per_year: Annotated[Fact, FactOf("usd_per_year")] | None = Field(None, alias="software")
+    """Licences, for the whole fleet; not charged when absent."""
+    demand_usd_per_kw_month: Annotated[Fact, FactOf("usd_per_kw_month")] | None = Field(None, alias="demand")
+    """Demand charge, for each kW of the facility's peak; not charged when absent."""
+    insurance_frac: _ShareOfCapex | None = Field(None, alias="insurance")
+    """Insurance and tax, as a share of capex a year; not charged when absent."""
+
+
+class Goal(Section):
+    """What `planner optimize` aims at."""
+
+    minimise: Literal["tco", "capex", "energy", "carbon"] = "tco"
+    """The figure to make small."""
+    subject_to: Literal["slo"] = "slo"
+    """What has to hold."""
+    horizon_years: Annotated[float, Quantity("years", Bounds(above=0.0, most=100.0))] | None = Field(
+        None, alias="horizon"
+    )
+    """Years over which cost is counted."""
+    budget_usd: Annotated[_Usd | None, BeforeValidator(lambda v: None if _is_by_period(v) else v)] = Field(
+        None, alias="budget"
+    )
+    """Most cash for racks, network and storage; in total, or by period as {period: money}."""
+    budget_by_period_usd: Annotated[
+        dict[Name, _Usd] | None, BeforeValidator(lambda v: v if _is_by_period(v) else None)
+    ] = Field(None, alias="budget")
+    """The budget of each period, when `budget` is a map."""
+
+
+def _is_by_period(value: Any) -> bool:
+    return isinstance(value, Mapping) and "value" not in value
+
+
+class Period(Section):
+    """A span of the plan in which the fleet and its demand stay as they are."""
+
+    name: Name
+    """Its name in the plan."""
+    start: Text | None = None
+    """When it starts: a date (2027-01-01), or a time after the plan's start (6 months)."""
+    length_years: Annotated[float, Quantity("years", Bounds(above=0.0, most=100.0))] = Field(alias="length")
+    """How long it is."""
+    growth: dict[Name, Annotated[float, Factor()]] = Field(default_factory=dict)
+    """Load of each class as a multiple of what the traffic section says."""
+
+
+class RunSpec(Section):
+    """How long is simulated, how often, and what is measured."""
+
+    length_s: Seconds | None = Field(None, alias="length")
+    """Arrivals stop here; the trace's span when absent."""
+    warmup_s: SecondsOrNone = Field(0.0, alias="warmup")
+    """Requests that arrive earlier are served but not measured."""
+    drain_s: SecondsOrNone = Field(600.0, alias="drain")
+    """Time after the last arrival; what is not done by then is unfinished."""
+    seed: Annotated[int, Whole(0, 2**63 - 1)] = 1
+    """Where every random number starts from; further seeds count up from it."""
+    seeds: Annotated[int, Whole(1, 1000)] = 1
+    """Number of repetitions, each with its own seed; intervals are over them."""
+    window_s: Annotated[float, Quantity("time", Bounds(least=1e-3, most=3.2e9))] = Field(60.0, alias="window")
+    """Width of the rows of windows.parquet."""
+    split_s: Seconds | None = Field(None, alias="split")
+    """Length of the parts that a long run is cut into, each simulated by itself."""
+
+    def laws(self) -> Iterator[Trouble]:
+        if self.length_s is not None:
+            if self.warmup_s >= self.length_s:
+                yield Trouble(("warmup",), "the warm-up is not shorter than the run", "nothing would be measured")
+            if (self.length_s + self.drain_s) / self.window_s > 10_000_000:
+                yield Trouble(("window",), "the run would have more than ten million windows", "widen the window")

@@ -1,0 +1,197 @@
+"""What serves the traffic: pools of racks, the models deployed on them, and which class may use which pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from planner.facts.schema import Fact
+from planner.scenario.fields import (
+    Bounds,
+    Count,
+    FactOf,
+    Name,
+    Quantity,
+    Section,
+    Share,
+    Text,
+    Trouble,
+    Whole,
+    idle,
+    needs,
+)
+
+_DEGREES = ("tp", "pp", "dp")
+_ChunkTokens = Annotated[int, Quantity("tokens", Bounds(least=1.0, most=1e7), is_whole=True, bare_unit="tok")]
+_RackCount = Annotated[int, Whole(0, 1_000_000)]
+
+
+class Deploy(Section):
+    """Copies of one model on the racks of a pool, each over the same number of chips."""
+
+    model: Text
+    """The model: a name in the catalogue, or ./config.json of a checkpoint."""
+    chips: Count
+    """Chips of one replica; tp x dp x pp when those are given."""
+    per_rack: Count | None = None
+    """Replicas in each rack; the one entry without it takes the chips that are left."""
+    tp: Count | None = None
+    """Tensor parallel degree; chosen by the layout when absent."""
+    pp: Count | None = None
+    """Pipeline parallel degree; 1 when absent."""
+    dp: Count | None = None
+    """Attention data parallel degree; chosen by the layout when absent."""
+    ep: Count | None = None
+    """Expert parallel degree; the replica's chips for a mixture of experts when absent."""
+    precision: Literal["bf16", "fp8", "fp4"] | None = None
+    """Format of the arithmetic of the weights; the checkpoint's own when absent."""
+    engine: Text | None = None
+    """Serving software, by its name in the catalogue; the best measured for chip and model when absent."""
+    role: Literal["mixed", "prefill", "decode"] = "mixed"
+    """What the replicas do: both phases, or one of them with a hand-over of the prompt."""
+    decode_pool: Text | None = None
+    """The pool that decodes what a prefill replica hands over."""
+    max_batch: Annotated[int, Whole(1, 65_536)] | None = None
+    """Most requests in one step of a replica."""
+    chunk_tokens: _ChunkTokens | None = None
+    """Most tokens in one step of a replica: prefill is cut into chunks that fit."""
+    kv_dtype: Literal["bf16", "fp8"] | None = None
+    """Format of the key-value cache; bf16 when absent."""
+
+    @classmethod
+    def expand(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or "chips" in data:
+            return data
+        degrees = [data[key] for key in _DEGREES if key in data]
+        chips = 1
+        for degree in degrees:
+            if not str(degree).isdecimal():
+                return data
+            chips *= int(degree)
+        return {**data, "chips": chips} if degrees else data
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        yield from needs(data, ["chips"] if "model" in data else [], "say over how many chips a replica is spread")
+        if data.get("role") == "prefill":
+            yield from needs(data, ["decode_pool"], "a prefill replica hands its prompts to a pool that decodes")
+        else:
+            yield from idle(data, ["decode_pool"], "it belongs to role: prefill")
+
+    def laws(self) -> Iterator[Trouble]:
+        given = {key: getattr(self, key) for key in _DEGREES if getattr(self, key) is not None}
+        placed = 1
+        for degree in given.values():
+            placed *= degree
+        product = " x ".join(f"{key} {degree}" for key, degree in given.items())
+        if len(given) == 3 and placed != self.chips:
+            yield Trouble(("chips",), f"{product} = {placed} is not the {self.chips} chips of the replica")
+        elif self.chips % placed:
+            yield Trouble(("chips",), f"{product} does not divide the {self.chips} chips of the replica")
+        if self.ep is not None and self.chips % self.ep:
+            yield Trouble(("ep",), f"ep {self.ep} does not divide the {self.chips} chips of the replica")
+
+
+class CountRange(Section):
+    """How many racks `planner optimize` may choose."""
+
+    min: _RackCount = 0
+    """The fewest racks."""
+    max: _RackCount
+    """The most racks."""
+
+    def laws(self) -> Iterator[Trouble]:
+        if self.max < self.min:
+            yield Trouble(("max",), f"max {self.max} is below min {self.min}")
+
+
+class Pool(Section):
+    """Racks of one kind, bought or rented together and laid out alike."""
+
+    rack: Text
+    """The rack: a name in the catalogue, or ./my-rack.yaml."""
+    count: Annotated[_RackCount, BeforeValidator(lambda v: 0 if isinstance(v, Mapping) else v)] = Field(alias="count")
+    """Number of racks; `{min, max}` lets `planner optimize` choose."""
+    count_range: Annotated[CountRange | None, BeforeValidator(lambda v: v if isinstance(v, Mapping) else None)] = Field(
+        None, alias="count"
+    )
+    """The racks to choose from, when `count` is `{min, max}`."""
+    deploy: Annotated[tuple[Deploy, ...], BeforeValidator(lambda v: () if v == "any" else v)]
+    """What runs on a rack, in this order; `any` lets `planner optimize` choose."""
+    capex_usd_per_rack: Annotated[Fact, FactOf("usd_per_rack")] | None = Field(None, alias="capex")
+    """Price of a rack as delivered, in place of the catalogue's."""
+    rent_usd_per_chip_h: Annotated[Fact, FactOf("usd_per_chip_h")] | None = Field(None, alias="rent")
+    """Price of a rented chip-hour; the pool is then rented, not bought."""
+    existing: _RackCount = 0
+    """How many of the racks are owned already: no capex, but they count in power."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        if data.get("deploy") in ([], ()):
+            yield Trouble(("deploy",), "nothing is deployed on the pool's racks", "write at least one {model, chips}")
+        if "rent" in data:
+            yield from idle(data, ["capex", "existing"], "the pool is rented: take it or `rent` away")
+
+    def laws(self) -> Iterator[Trouble]:
+        most = self.count if self.count_range is None else self.count_range.max
+        if self.existing > most:
+            yield Trouble(("existing",), f"{self.existing} racks are owned already and the pool has at most {most}")
+
+
+class Survive(Section):
+    """What may be down while the limits still hold."""
+
+    racks: Count
+    """Racks down at the same time, the worst ones."""
+
+
+def _route(value: Any) -> Any:
+    """A route as pool -> share; a bare name or a list of names has no shares."""
+    if isinstance(value, str):
+        return {value: None}
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return dict.fromkeys(value)
+    return value
+
+
+_Route = Annotated[dict[Name, Share | None], BeforeValidator(_route)]
+
+
+class FleetSpec(Section):
+    """The racks and how requests reach them."""
+
+    router: Literal["round-robin", "least-outstanding-tokens"] = "least-outstanding-tokens"
+    """How the replica of a request is picked among those that may serve it."""
+    pools: dict[Name, Pool]
+    """The pools by name."""
+    routes: dict[Name, _Route] = Field(default_factory=dict)
+    """The pools that a class may use, with shares of its requests or without; all that deploy its model when absent."""
+    spare_frac: Annotated[float, Quantity("frac", Bounds(least=0.0, most=0.99))] | None = Field(None, alias="spare")
+    """Capacity kept free: limits have to hold with each pool's load divided by 1 - spare."""
+    survive: Survive | None = None
+    """What may be down while the limits still hold."""
+    kv_link_bytes_per_s: Annotated[Fact, FactOf("bytes_per_s", Bounds(above=0.0))] | None = Field(None, alias="kv_link")
+    """Link between prefill and decode pools; the chips' scale-out links when absent."""
+    cell_replicas: Count | None = None
+    """Replicas of one independently simulated part of a large fleet."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        if data.get("pools") == {}:
+            yield Trouble(("pools",), "the fleet has no pool", "write at least one")
+
+    def laws(self) -> Iterator[Trouble]:
+        for name, route in self.routes.items():
+            shares = list(route.values())
+            given = [share for share in shares if share is not None]
+            loc = ("routes", name)
+            if not route:
+                yield Trouble(loc, "the route names no pool", "write pool names, or take the route away")
+            elif given and len(given) < len(shares):
+                yield Trouble(
+                    loc, "some pools of the route have a share and some have none", "give all of them or none"
+                )
+            elif given and abs(sum(given) - 1.0) > 1e-6:
+                yield Trouble(loc, f"the shares sum to {sum(given) * 100:g} %", "they have to sum to 100 %")

@@ -1,0 +1,229 @@
+"""What the fleet is asked to serve: classes of traffic, their lengths, and the limits they have to be served within."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from planner.scenario.fields import (
+    Bounds,
+    Factor,
+    Flag,
+    Quantity,
+    Seconds,
+    SecondsOrNone,
+    Section,
+    Share,
+    Text,
+    Tokens,
+    Trouble,
+    Whole,
+    idle,
+    needs,
+)
+
+Metric = Literal["ttft", "tpot", "itl", "e2e", "queue"]
+Quantile = Literal["p50", "p90", "p95", "p99"]
+METRICS: tuple[Metric, ...] = ("ttft", "tpot", "itl", "e2e", "queue")
+
+_DIST_KEYS = {
+    "lognormal": ("median", "p95"),
+    "uniform": ("low", "high"),
+    "fixed": ("value",),
+    "empirical": (),
+}
+_TRACE_KEYS = ("format", "scale", "speedup", "idle_cap", "repeat", "class_column", "model_column")
+_DRAWN_KEYS = ("arrivals", "rate", "burstiness", "input", "output", "sessions")
+
+
+class Dist(Section):
+    """How the lengths of prompts or answers are spread; all lengths are in tokens."""
+
+    kind: Literal["lognormal", "uniform", "fixed", "empirical"] = Field(alias="dist")
+    """The family: lognormal (median, p95), uniform (low, high), fixed (value), empirical (values, weights; or file)."""
+    median: Tokens | None = None
+    """Half of the lengths are below it (lognormal)."""
+    p95: Tokens | None = None
+    """95 % of the lengths are below it (lognormal); above the median."""
+    low: Tokens | None = None
+    """The smallest length, itself drawn too (uniform)."""
+    high: Tokens | None = None
+    """The greatest length, itself drawn too (uniform)."""
+    value: Tokens | None = None
+    """The one length (fixed)."""
+    values: tuple[Tokens, ...] | None = None
+    """The lengths to draw from (empirical)."""
+    weights: tuple[Annotated[float, Factor(Bounds(least=0.0, most=1e15))], ...] | None = None
+    """How often each of `values` is drawn, relative to the others; equally often when absent (empirical)."""
+    file: Text | None = None
+    """A file of one length a line to draw from, as ./lengths.txt (empirical)."""
+
+    @classmethod
+    def expand(cls, data: Any) -> Any:
+        return {"dist": "fixed", "value": data} if isinstance(data, str) else data
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        kind = data.get("dist")
+        if kind not in _DIST_KEYS:
+            return
+        asked = _DIST_KEYS[kind]
+        if kind == "empirical":
+            asked = ("file",) if "file" in data else ("values", "weights")
+            if "file" not in data and "values" not in data:
+                yield Trouble((), "lengths are missing", "an empirical distribution needs values or file")
+        else:
+            yield from needs(data, asked, f"a {kind} distribution needs {' and '.join(asked)}")
+        others = [key for key in cls.model_fields if key not in {"kind", *asked}]
+        reason = f"a {kind} distribution has {' and '.join(asked)}; take this one away (key: null removes it)"
+        yield from idle(data, others, reason)
+
+    def laws(self) -> Iterator[Trouble]:
+        if self.median is not None and self.p95 is not None and self.p95 <= self.median:
+            yield Trouble(("p95",), f"p95 of {self.p95:,} tok is not above the median of {self.median:,} tok")
+        if self.low is not None and self.high is not None and self.high < self.low:
+            yield Trouble(("high",), f"high of {self.high:,} tok is below low of {self.low:,} tok")
+        if self.values is not None and not self.values:
+            yield Trouble(("values",), "no lengths to draw from", "write at least one")
+        if self.weights is not None and self.values is not None:
+            if len(self.weights) != len(self.values):
+                yield Trouble(
+                    ("weights",), f"{len(self.weights)} weights for {len(self.values)} values", "one for each"
+                )
+            elif not sum(self.weights) > 0:
+                yield Trouble(("weights",), "all weights are 0", "give one of them a weight")
+
+
+class Turns(Section):
+    """How many turns a session has."""
+
+    kind: Literal["geometric", "fixed"] = Field(alias="dist")
+    """The family: geometric (mean) or fixed (value)."""
+    mean: Annotated[float, Factor(Bounds(least=1.0, most=1e6))] | None = None
+    """The mean number of turns (geometric)."""
+    value: Annotated[int, Whole(1, 1_000_000)] | None = None
+    """The number of turns (fixed)."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        asked = {"geometric": "mean", "fixed": "value"}.get(str(data.get("dist")))
+        if asked:
+            yield from needs(data, [asked], f"turns of this family need {asked}")
+            yield from idle(data, {"mean", "value"} - {asked}, f"turns of this family have {asked}")
+
+
+class Sessions(Section):
+    """Requests that come in turns: each turn's prompt is the session so far and what the turn adds."""
+
+    turns: Turns
+    """How many turns a session has."""
+    think: SecondsOrNone = 0.0
+    """Time from the end of an answer to the next turn."""
+
+
+class TrafficClass(Section):
+    """One class of requests: a recorded trace or profile, or arrivals and lengths that are drawn."""
+
+    model: Text
+    """The model that serves the class: a name in the catalogue, or ./config.json of a checkpoint."""
+    slo: Text | None = None
+    """The set of limits of section `slo` that the class has to be served within."""
+    trace: Text | None = None
+    """Recorded arrivals and lengths: a profile of the catalogue (`azure-conv-2023`) or ./file of a known format."""
+    format: Text | None = None
+    """The trace's format, when its content does not tell (`planner trace inspect` lists them)."""
+    scale: Annotated[float, Factor(Bounds(above=0.0, most=1e6))] = 1.0
+    """How many times the recorded rate: seeded copies of the trace, the first as recorded; a fraction thins it."""
+    speedup: Annotated[float, Factor(Bounds(above=0.0, most=1e6))] = 1.0
+    """How many times faster the recorded clock runs: gaps are divided by it."""
+    idle_cap_s: Seconds | None = Field(None, alias="idle_cap")
+    """The longest gap that is kept; longer ones are cut to it, after `speedup`."""
+    repeat: Flag = False
+    """Whether a trace that is shorter than `run.length` starts again."""
+    class_column: Text | None = None
+    """The trace's column that names classes: only rows that name this class are taken."""
+    model_column: Text | None = None
+    """The trace's column that names models: only rows that name this class's model are taken."""
+    arrivals: Literal["poisson", "gamma"] | None = None
+    """How drawn arrivals are spread: poisson, or gamma with `burstiness`."""
+    rate_req_per_s: Annotated[float, Quantity("rate", Bounds(above=0.0, most=1e9))] | None = Field(None, alias="rate")
+    """Mean rate of drawn requests."""
+    burstiness: Annotated[float, Factor(Bounds(above=0.0, most=1000.0))] | None = None
+    """Coefficient of variation of the gaps of gamma arrivals; 1 is poisson."""
+    input: Dist | None = None
+    """Prompt lengths of drawn requests; with `sessions`, what a turn adds."""
+    output: Dist | None = None
+    """Answer lengths of drawn requests."""
+    prefix_reuse_frac: Share | None = Field(None, alias="prefix_reuse")
+    """Share of the input tokens that repeat an earlier prefix of the class."""
+    sessions: Sessions | None = None
+    """Turns of a conversation or an agent; `rate` counts requests still."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        if "trace" in data:
+            reason = "the trace has the arrivals and lengths; take this key or `trace` away"
+            yield from idle(data, _DRAWN_KEYS, reason)
+            return
+        yield from idle(data, _TRACE_KEYS, "it shapes a recorded trace, and the class has none")
+        if not any(key in data for key in _DRAWN_KEYS):
+            yield Trouble((), "no traffic is described", "write trace: NAME, or arrivals, rate, input and output")
+            return
+        yield from needs(data, ["arrivals"], "write arrivals: poisson, arrivals: gamma or trace: NAME")
+        yield from needs(data, ["rate", "input", "output"], "drawn requests need rate, input and output")
+        if data.get("arrivals") == "gamma":
+            yield from needs(data, ["burstiness"], "gamma arrivals need the coefficient of variation of their gaps")
+        elif "arrivals" in data:
+            yield from idle(data, ["burstiness"], "it belongs to arrivals: gamma")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit of a class: the metric, the quantile as a share and as it is written, and the most it may be."""
+
+    metric: Metric
+    quantile: float
+    label: Quantile
+    limit_s: float
+
+
+_Limits = dict[Quantile, Seconds]
+
+
+class Slo(Section):
+    """Limits that a class has to be served within, by metric and quantile."""
+
+    ttft: _Limits = Field(default_factory=dict)
+    """Time to the first token, the queue included."""
+    tpot: _Limits = Field(default_factory=dict)
+    """Mean time per output token after the first, of one request."""
+    itl: _Limits = Field(default_factory=dict)
+    """Gap between consecutive tokens, over all tokens of all requests."""
+    e2e: _Limits = Field(default_factory=dict)
+    """Time from arrival to the last token."""
+    queue: _Limits = Field(default_factory=dict)
+    """Time from arrival to the start of the work."""
+    attainment_frac: Annotated[float, Quantity("frac", Bounds(above=0.0, most=1.0))] | None = Field(
+        None, alias="attainment"
+    )
+    """Share of the offered requests that have to be inside every limit."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        for metric in METRICS:
+            if metric in data and data[metric] == {}:
+                yield Trouble((metric,), f"{metric} names no quantile", "such as p95: 500 ms")
+        if not any(data.get(metric) for metric in METRICS):
+            yield Trouble((), "no limit is named", f"such as {{ttft: {{p95: 500 ms}}}}; metrics: {', '.join(METRICS)}")
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits by metric, then quantile, lowest first."""
+        return tuple(
+            Limit(metric, int(label[1:]) / 100, label, limit_s)
+            for metric in METRICS
+            for label, limit_s in sorted(getattr(self, metric).items())
+        )
