@@ -17,6 +17,8 @@ pub fn launch_s(spec: &DeploymentSpec) -> f64 {
         + model.n_layers as f64 * engine.launch_layer_s
         + moe_layers * engine.launch_moe_s
         + latent_layers * engine.launch_mla_s
+        + model.indexed_layers as f64 * engine.launch_sparse_s
+        + model.recurrent_layers as f64 * engine.launch_linear_s
 }
 
 /// Bytes moved: `*_bytes` over the replica, copies included, `*_s` on one chip.
@@ -149,6 +151,20 @@ mod tests {
     use super::*;
     use crate::model::{Moe, Params};
     use crate::samples::deepseek_on_gb300;
+
+    #[test]
+    fn launches_add_up_by_layer() {
+        let mut spec = deepseek_on_gb300(8, 1);
+        // 200 us + 61 x 20 us + 58 x 30 us + 61 x 10 us = 3,770 us.
+        assert!((launch_s(&spec) - 3770e-6).abs() < 1e-15);
+        spec.model.indexed_layers = 61;
+        assert!((launch_s(&spec) - 6820e-6).abs() < 1e-15);
+        spec.model.indexed_layers = 0;
+        spec.model.attention_layers = 16;
+        spec.model.recurrent_layers = 45;
+        // 45 layers of 15 us, and 16 latent ones in place of 61.
+        assert!((launch_s(&spec) - (3770e-6 - 450e-6 + 675e-6)).abs() < 1e-15);
+    }
 
     #[test]
     fn a_step_reads_the_experts_it_touches() {

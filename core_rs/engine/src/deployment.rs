@@ -48,10 +48,12 @@ pub struct EngineSpec {
     pub kv_read_eff_frac: f64,
     /// Once a step.
     pub host_s: f64,
-    /// Once a layer and step; more in a mixture layer and in a latent-attention layer.
+    /// Once a layer and step; more in a layer that is a mixture, has latent attention, an indexer, or a state.
     pub launch_layer_s: f64,
     pub launch_moe_s: f64,
     pub launch_mla_s: f64,
+    pub launch_sparse_s: f64,
+    pub launch_linear_s: f64,
     /// A collective over n chips waits base + max(link latency, log x log2 n).
     pub collective_base_s: f64,
     pub collective_log_s: f64,
@@ -120,6 +122,8 @@ impl EngineSpec {
             ("engine.launch_layer_s", self.launch_layer_s),
             ("engine.launch_moe_s", self.launch_moe_s),
             ("engine.launch_mla_s", self.launch_mla_s),
+            ("engine.launch_sparse_s", self.launch_sparse_s),
+            ("engine.launch_linear_s", self.launch_linear_s),
             ("engine.collective_base_s", self.collective_base_s),
             ("engine.collective_log_s", self.collective_log_s),
         ] {

@@ -12,6 +12,12 @@ pub struct ModelSpec {
     pub n_layers: u64,
     /// Layers that keep keys and values for every token: all of them, unless some are recurrent.
     pub attention_layers: u64,
+    /// Layers of linear attention or a state space, which keep a fixed state of a sequence instead.
+    #[serde(default)]
+    pub recurrent_layers: u64,
+    /// Attention layers with an indexer that picks what to attend to; this version lets them attend to everything.
+    #[serde(default)]
+    pub indexed_layers: u64,
     pub hidden: u64,
     pub n_heads: u64,
     pub vocab: u64,
@@ -101,11 +107,13 @@ impl ModelSpec {
         not_negative("model.params.routed_expert_total", self.params.routed_expert_total)?;
         not_negative("model.params.routed_expert_active", self.params.routed_expert_active)?;
         not_negative("model.state_bytes_per_sequence", self.state_bytes_per_sequence)?;
-        if self.attention_layers > self.n_layers {
-            return Err(Error::input(
-                "model.attention_layers",
-                format!("{} of {} layers", self.attention_layers, self.n_layers),
-            ));
+        for (field, count) in [
+            ("model.attention_layers", self.attention_layers.saturating_add(self.recurrent_layers)),
+            ("model.indexed_layers", self.indexed_layers),
+        ] {
+            if count > self.n_layers {
+                return Err(Error::input(field, format!("{count} of {} layers", self.n_layers)));
+            }
         }
         if self.params.non_expert_active < self.lm_head_params() {
             let what = format!("must hold the output head, {} parameters", self.lm_head_params());

@@ -15,6 +15,8 @@ fn engine() -> EngineSpec {
         launch_layer_s: 20e-6,
         launch_moe_s: 30e-6,
         launch_mla_s: 10e-6,
+        launch_sparse_s: 50e-6,
+        launch_linear_s: 15e-6,
         collective_base_s: 1e-6,
         collective_log_s: 4e-6,
         link_eff_frac: 0.25,
@@ -54,6 +56,8 @@ pub(crate) fn llama_on_h100(tp: u64) -> DeploymentSpec {
         model: ModelSpec {
             n_layers: 32,
             attention_layers: 32,
+            recurrent_layers: 0,
+            indexed_layers: 0,
             hidden: 4096,
             n_heads: 32,
             vocab: 128_256,
@@ -111,6 +115,8 @@ pub(crate) fn deepseek_on_gb300(tp: u64, dp: u64) -> DeploymentSpec {
     spec.model = ModelSpec {
         n_layers: 61,
         attention_layers: 61,
+        recurrent_layers: 0,
+        indexed_layers: 0,
         hidden: 7168,
         n_heads: 128,
         vocab: 129_280,
@@ -143,6 +149,8 @@ pub(crate) fn gpt_oss_on_gb200(tp: u64, dp: u64) -> DeploymentSpec {
     spec.model = ModelSpec {
         n_layers: 36,
         attention_layers: 36,
+        recurrent_layers: 0,
+        indexed_layers: 0,
         hidden: 2880,
         n_heads: 64,
         vocab: 201_088,
