@@ -1,0 +1,86 @@
+"""Cells: self-contained pieces of simulation, each with its spec and its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.fleet.fleet import Fleet
+    from planner.scenario import Scenario
+
+SPEC_VERSION = 1
+"""Version of the simulation spec, as `core_rs/engine/src/spec.rs` reads it."""
+
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One piece of work for an executor: everything that its result depends on."""
+
+    spec: Mapping[str, Any]
+    requests: Callable[[], pl.DataFrame]
+    """Makes the requests where they are needed; the same frame each time."""
+    end_ns: int
+    """Where the simulated clock ends, for progress."""
+
+
+def sim_spec(scenario: Scenario, fleet: Fleet, *, seed: int, length_ns: int, keep_requests: bool) -> dict[str, Any]:
+    """The core's spec of the whole fleet as one cell."""
+    pool_ix = {pool.name: ix for ix, pool in enumerate(fleet.pools)}
+    return {
+        "spec_version": SPEC_VERSION,
+        "seed": seed,
+        "warmup_ns": ns(scenario.run.warmup_s),
+        "length_ns": length_ns,
+        "drain_ns": ns(scenario.run.drain_s),
+        "window_ns": ns(scenario.run.window_s),
+        "router": scenario.fleet.router,
+        "n_pools": len(fleet.pools),
+        "classes": [_class(scenario, fleet, name) for name in scenario.traffic],
+        "deployments": [
+            {"pool_ix": pool_ix[placed.pool], "n_replicas": placed.n_replicas, "deployment": placed.spec}
+            for placed in fleet.placed
+        ],
+        "keep_requests": keep_requests,
+    }
+
+
+def ns(seconds: float) -> int:
+    """Whole nanoseconds."""
+    return round(seconds * NS_PER_S)
+
+
+def _class(scenario: Scenario, fleet: Fleet, name: str) -> dict[str, Any]:
+    traffic = scenario.traffic[name]
+    return {"limits": _limits(scenario, traffic.slo), "targets": targets(scenario, fleet, name)}
+
+
+def _limits(scenario: Scenario, slo: str | None) -> list[dict[str, Any]]:
+    """What each request must hold to attain: the limit of each metric's highest named quantile."""
+    if slo is None:
+        return []
+    highest: dict[str, tuple[float, float]] = {}
+    for limit in scenario.slo[slo].limits:
+        if limit.metric not in highest or limit.quantile > highest[limit.metric][0]:
+            highest[limit.metric] = (limit.quantile, limit.limit_s)
+    return [{"metric": metric, "limit_ns": ns(limit_s)} for metric, (_, limit_s) in highest.items()]
+
+
+def targets(scenario: Scenario, fleet: Fleet, name: str) -> list[dict[str, Any]]:
+    """Where a class may run: deployments of its model on the pools of its route, with shares where the route has them."""
+    model = scenario.traffic[name].model
+    able = {
+        pool.name: [ix for ix, p in enumerate(fleet.placed) if p.pool == pool.name and p.model == model and p.n_replicas]
+        for pool in fleet.pools
+    }
+    route = scenario.fleet.routes.get(name)
+    shares = dict(route) if route else {}
+    if any(share is not None for share in shares.values()):
+        return [{"deployments": able[pool], "share": share} for pool, share in shares.items() if share]
+    pools = list(shares) if shares else list(able)
+    return [{"deployments": [ix for pool in pools for ix in able.get(pool, [])], "share": None}]
