@@ -169,5 +169,5 @@ def simulate(
 
 
 def build_info() -> dict[str, str]:
-    """How the core was built: version, profile (debug or release), target, the spec version that it reads."""
+    """How the core was built: version, fingerprint of its sources, profile (debug or release), target, spec version."""
     return dict(_core.build_info())

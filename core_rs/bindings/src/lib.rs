@@ -124,12 +124,13 @@ fn quantiles(sketches: &Bound<'_, PyAny>, queries: &[u8]) -> PyResult<Vec<Option
     })
 }
 
-/// How this core was built: version, profile, target.
+/// How this core was built: version, fingerprint of its sources, profile, target.
 #[pyfunction]
 fn build_info() -> Vec<(&'static str, String)> {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     vec![
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("sources", env!("PLANNER_SOURCES").to_owned()),
         ("profile", profile.to_owned()),
         ("target", format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)),
         ("sim_spec_version", engine::spec::SPEC_VERSION.to_string()),

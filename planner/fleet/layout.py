@@ -1,0 +1,281 @@
+"""Racks -> replicas: which deployment goes on how many chips of which rack, and whether the site can feed them.
+
+A rack is a row of scale-up domains. A replica stands inside one domain; the pool's `deploy` list is placed rack by
+rack, in its order: an entry with `per_rack: N` gives N replicas, the one entry without it takes what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner import units
+from planner.errors import Fault, Infeasible, Notice
+from planner.facts import catalog
+from planner.fleet.fleet import Fleet, Placed, PoolLayout
+
+if TYPE_CHECKING:
+    from planner.facts.schema import Chip, Fact, Rack
+    from planner.model.wish import Wish
+    from planner.scenario import Scenario
+    from planner.scenario.schema import Deploy, Pool, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Mean prompt and output of a class, in tokens: what a layout is chosen for."""
+
+    input_tokens: float
+    output_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an entry of a deploy list is written, for messages."""
+
+    scenario: Scenario
+    pool: str
+    entry: int
+
+    def fault(self, what: str, way_out: str, key: str = "") -> Fault:
+        path = f"fleet.pools.{self.pool}.deploy[{self.entry}]" + (f".{key}" if key else "")
+        origin = self.scenario.origins.get(path) or self.scenario.origins.get(f"{path}.model")
+        if origin is None:
+            return Fault(what, way_out, path=path)
+        return Fault(what, way_out, path=path, file=origin.file, line=origin.line, col=origin.col)
+
+
+def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
+    """The fleet that `scenario` describes, checked to fit; `lengths` are the mean lengths of each class.
+
+    Raises:
+        Infeasible: a replica does not fit its chips, a rack its replicas, the site its racks, or a class has no
+            replica; each fault names what binds and the nearest change that fits.
+        FactError: a file or name is wrong.
+    """
+    faults: list[Fault] = []
+    notices: list[Notice] = []
+    pools: list[PoolLayout] = []
+    for name, pool in scenario.fleet.pools.items():
+        rack, chip = rack_and_chip(pool, scenario.base_dir)
+        placed = _place(scenario, name, pool, rack, chip, lengths, faults, notices)
+        n_chips = int(rack.n_chips.number) * pool.count
+        used = sum(p.n_replicas * p.n_chips for p in placed)
+        capex = pool.capex_usd_per_rack or rack.capex_usd
+        pools.append(
+            PoolLayout(
+                name=name,
+                rack=rack,
+                chip=chip,
+                n_racks=pool.count,
+                n_existing=pool.existing,
+                placed=tuple(placed),
+                n_chips=n_chips,
+                idle_chips=n_chips - used,
+                capex_usd_per_rack=capex,
+                rent_usd_per_chip_h=pool.rent_usd_per_chip_h,
+            )
+        )
+    pue, price, carbon = site_facts(scenario.site, scenario.base_dir)
+    rated_w = sum(pool.n_racks * pool.rack.rated_w.number for pool in pools) * pue.number
+    faults += _power_faults(scenario, pools, pue.number)
+    if not faults:
+        faults += _unserved(scenario, pools)
+    if faults:
+        raise Infeasible(*faults)
+    return Fleet(
+        pools=tuple(pools),
+        placed=tuple(p for pool in pools for p in pool.placed),
+        pue=pue,
+        electricity_usd_per_kwh=price,
+        carbon_kgco2e_per_kwh=carbon,
+        rated_w=rated_w,
+        power_limit_w=scenario.site.power_limit_w,
+        notices=tuple(dict.fromkeys(notices)),
+    )
+
+
+def rack_and_chip(pool: Pool, base_dir: Path) -> tuple[Rack, Chip]:
+    """The rack of a pool and the chip in it."""
+    facts = catalog.load()
+    rack = facts.rack(pool.rack, base=base_dir)
+    return rack, facts.chip(rack.chip, base=base_dir)
+
+
+def site_facts(site: Site, base_dir: Path) -> tuple[Fact, Fact, Fact]:
+    """PUE, price of electricity and carbon of the grid: the scenario's, else the named site's, else the defaults."""
+    facts = catalog.load()
+    named = facts.site(site.name, base=base_dir) if site.name else None
+    grid = facts.site(site.grid, base=base_dir) if site.grid else named
+    general, finance = facts.general(), facts.finance()
+    pue = site.pue or (named.pue if named else general["pue_default"])
+    price = site.power_price_usd_per_kwh or (
+        named.electricity_usd_per_kwh if named else finance["electricity_default_usd_per_kwh"]
+    )
+    carbon = site.carbon_kgco2e_per_kwh or (grid.carbon_kgco2e_per_kwh if grid else general["world_carbon_kgco2e_per_kwh"])
+    return pue, price, carbon
+
+
+def domains_of(rack: Rack, chip: Chip) -> list[int]:
+    """Chips of each scale-up domain of a rack; a domain never leaves the rack."""
+    n_chips = int(rack.n_chips.number)
+    size = min(int(chip.scale_up.domain_chips.number), n_chips)
+    return [size] * (n_chips // size) + ([n_chips % size] if n_chips % size else [])
+
+
+def pack(domains: Sequence[int], wants: Sequence[tuple[int, int | None]]) -> tuple[list[int], list[int]]:
+    """Replicas of each entry on one rack, and the chips then free in each domain.
+
+    `wants` are (chips of a replica, replicas or None for what is left), placed in order, each replica in the first
+    domain that has room; the entry that takes what is left comes last whatever its place.
+    """
+    free = list(domains)
+    counts = [0] * len(wants)
+    for ix in sorted(range(len(wants)), key=lambda ix: wants[ix][1] is None):
+        chips, wanted = wants[ix]
+        for domain, room in enumerate(free):
+            n = room // chips if wanted is None else min(room // chips, wanted - counts[ix])
+            counts[ix] += n
+            free[domain] -= n * chips
+    return counts, free
+
+
+def _place(
+    scenario: Scenario,
+    name: str,
+    pool: Pool,
+    rack: Rack,
+    chip: Chip,
+    lengths: Mapping[str, Lengths],
+    faults: list[Fault],
+    notices: list[Notice],
+) -> list[Placed]:
+    domains = domains_of(rack, chip)
+    before = len(faults)
+    for ix, entry in enumerate(pool.deploy):
+        if entry.chips > max(domains):
+            place = Place(scenario, name, ix)
+            what = f"a replica of {entry.chips} chips is larger than the scale-up domain of {max(domains)} chips of {rack.name}"
+            faults.append(place.fault(what, f"use at most {max(domains)} chips", "chips"))
+    if len(faults) > before:
+        return []
+    counts, free = pack(domains, [(entry.chips, entry.per_rack) for entry in pool.deploy])
+    for ix, (entry, count) in enumerate(zip(pool.deploy, counts, strict=True)):
+        place = Place(scenario, name, ix)
+        if entry.per_rack is not None and count < entry.per_rack:
+            what = f"{entry.per_rack} replicas of {entry.chips} chips do not fit a rack of {sum(domains)} chips beside the entries before"
+            faults.append(place.fault(what, f"use per_rack: {count}" if count else "use fewer chips a replica", "per_rack"))
+        elif count == 0:
+            what = f"no chips are left in the rack for a replica of {entry.chips} ({sum(free)} of {sum(domains)} are free)"
+            faults.append(place.fault(what, "lower the per_rack of the entries before, or the chips", "chips"))
+    if len(faults) > before:
+        return []
+    placed = []
+    for ix, (entry, count) in enumerate(zip(pool.deploy, counts, strict=True)):
+        try:
+            placed.append(_deploy(scenario, name, entry, chip, count * pool.count, lengths, notices))
+        except Infeasible as error:
+            place = Place(scenario, name, ix)
+            faults += [place.fault(fault.what, fault.way_out) for fault in error.faults]
+    return placed
+
+
+def _deploy(
+    scenario: Scenario,
+    pool: str,
+    entry: Deploy,
+    chip: Chip,
+    n_replicas: int,
+    lengths: Mapping[str, Lengths],
+    notices: list[Notice],
+) -> Placed:
+    from planner.model.choose import choose
+
+    facts = catalog.load()
+    model = facts.model(entry.model, base=scenario.base_dir)
+    engine = facts.engine(entry.engine or chip.engine, base=scenario.base_dir)
+    choice = choose(chip, model, engine, facts.serving(), entry_wish(scenario, entry, lengths))
+    notices += choice.notices
+    return Placed(
+        pool=pool,
+        model=entry.model,
+        n_replicas=n_replicas,
+        n_chips=entry.chips,
+        tp=choice.tp,
+        dp=choice.dp,
+        ep=choice.ep,
+        engine=engine.name,
+        precision=choice.precision,
+        spec=choice.spec,
+        plan=choice.plan,
+    )
+
+
+def entry_wish(scenario: Scenario, entry: Deploy, lengths: Mapping[str, Lengths]) -> Wish:
+    """What a deployment is chosen for: what the entry fixes, and the load and limit of the classes of its model."""
+    from planner.model.wish import Wish
+
+    classes = [name for name, traffic in scenario.traffic.items() if traffic.model == entry.model]
+    limits = [
+        limit.limit_s
+        for name in classes
+        if (slo := scenario.traffic[name].slo) is not None
+        for limit in scenario.slo[slo].limits
+        if limit.metric == "tpot"
+    ]
+    n = len(classes)
+    return Wish(
+        n_chips=entry.chips,
+        tp=entry.tp,
+        dp=entry.dp,
+        ep=entry.ep,
+        precision=entry.precision,
+        kv_dtype=entry.kv_dtype,
+        max_batch=entry.max_batch,
+        chunk_tokens=entry.chunk_tokens,
+        tpot_limit_s=min(limits, default=None),
+        mean_input_tokens=sum(lengths[name].input_tokens for name in classes) / n if n else None,
+        mean_output_tokens=sum(lengths[name].output_tokens for name in classes) / n if n else None,
+    )
+
+
+def _power_faults(scenario: Scenario, pools: Sequence[PoolLayout], pue: float) -> list[Fault]:
+    limit = scenario.site.power_limit_w
+    if limit is None:
+        return []
+    need = sum(pool.n_racks * pool.rack.rated_w.number for pool in pools) * pue
+    if need <= limit:
+        return []
+    fits = []
+    for pool in pools:
+        per_rack = pool.rack.rated_w.number * pue
+        keep = pool.n_racks - -int(-(need - limit) // per_rack)
+        if 0 <= keep < pool.n_racks:
+            fits.append(f"{pool.name}: {keep} racks")
+    origin = scenario.origins.get("site.power_limit")
+    short = units.format(need - limit, "power")
+    what = (
+        f"the racks are rated at {units.format(need, 'power')} at the meter (rated power x PUE), "
+        f"{short} above the limit of {units.format(limit, 'power')}"
+    )
+    way_out = "keep " + " or ".join(fits) if fits else "take racks of several pools away"
+    way_out += f", or raise the limit to {units.format(need, 'power')}"
+    if origin is None:
+        return [Fault(what, way_out, path="site.power_limit")]
+    return [Fault(what, way_out, path="site.power_limit", file=origin.file, line=origin.line, col=origin.col)]
+
+
+def _unserved(scenario: Scenario, pools: Sequence[PoolLayout]) -> list[Fault]:
+    """Classes that have no replica: their pools have no racks."""
+    faults = []
+    for name, traffic in scenario.traffic.items():
+        route = scenario.fleet.routes.get(name)
+        able = [pool for pool in pools if not route or pool.name in route]
+        if not any(p.model == traffic.model and p.n_replicas for pool in able for p in pool.placed):
+            what = f"no replica of {traffic.model} in the pools that the class may use"
+            faults.append(Fault(what, "give such a pool at least one rack", path=f"traffic.{name}"))
+    return faults
+
+

@@ -1,0 +1,42 @@
+"""What a deployment is asked to be, and what was chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planner.errors import Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a deploy entry fixes (None = open), and the load and limit that an open layout is chosen for."""
+
+    n_chips: int
+    tp: int | None = None
+    dp: int | None = None
+    ep: int | None = None
+    precision: str | None = None
+    kv_dtype: str | None = None
+    max_batch: int | None = None
+    chunk_tokens: int | None = None
+    tpot_limit_s: float | None = None
+    """The tightest TPOT limit of the classes of the model; None if they have none."""
+    mean_input_tokens: float | None = None
+    """Mean lengths over the classes of the model; None if no class asks for it."""
+    mean_output_tokens: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A deployment that fits: its layout, the core's spec and plan of it."""
+
+    tp: int
+    dp: int
+    ep: int
+    precision: str
+    """How weights are stored and computed, in words: `mxfp4 experts, bf16 rest`."""
+    spec: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    notices: tuple[Notice, ...] = ()
