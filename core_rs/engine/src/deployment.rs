@@ -155,6 +155,9 @@ impl ServingSpec {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
     pub n_chips: u64,
+    pub tp: u64,
+    pub dp: u64,
+    pub ep: u64,
     /// Weights over all chips, copies included.
     pub weight_bytes: f64,
     /// One copy, past every window.
@@ -175,6 +178,9 @@ pub fn plan(spec: &DeploymentSpec) -> Result<Plan> {
     let n_chips = spec.layout.n_chips();
     Ok(Plan {
         n_chips,
+        tp: spec.layout.tp,
+        dp: spec.layout.dp,
+        ep: spec.layout.expert_degree(&spec.model),
         weight_bytes: memory.weights_bytes * n_chips as f64,
         kv_bytes_per_token: kv.bytes_per_token(),
         kv_capacity_tokens: memory.kv_capacity_tokens,
@@ -217,7 +223,7 @@ mod tests {
             ("engine.expert_skew", |s| s.engine.expert_skew = 0.5),
             ("serving.max_batch", |s| s.serving.max_batch = 0),
             ("layout.pp", |s| s.layout.pp = 2),
-            ("layout.ep", |s| s.layout.ep = 2),
+            ("layout.ep", |s| s.layout.ep = Some(2)),
         ];
         for (field, spoil) in wrong {
             let mut spec = llama_on_h100(1);
@@ -233,7 +239,7 @@ mod tests {
     #[test]
     fn a_plan_says_what_the_deployment_holds() {
         let plan = plan(&deepseek_on_gb300(8, 1)).unwrap();
-        assert_eq!(plan.n_chips, 8);
+        assert_eq!((plan.n_chips, plan.tp, plan.dp, plan.ep), (8, 8, 1, 8));
         assert_eq!(plan.weight_bytes, 671_025_397_760.0);
         assert_eq!(plan.kv_bytes_per_token, 61.0 * 576.0 * 2.0);
         assert_eq!(plan.max_sequence_tokens, 163_840);

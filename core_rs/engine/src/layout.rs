@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::model::{Attention, ModelSpec};
 
 /// Degrees of parallelism. Placed chips = `tp` x `dp` x `pp`; `ep` spreads whole experts over a divisor of them, and
-/// the chips / ep that share one expert split its matrices.
+/// the chips / ep that share one expert split its matrices. Without `ep` it is as wide as the experts allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -15,8 +15,8 @@ pub struct Layout {
     pub dp: u64,
     #[serde(default = "one")]
     pub pp: u64,
-    #[serde(default = "one")]
-    pub ep: u64,
+    #[serde(default)]
+    pub ep: Option<u64>,
 }
 
 fn one() -> u64 {
@@ -29,11 +29,19 @@ impl Layout {
         self.tp.saturating_mul(self.dp).saturating_mul(self.pp)
     }
 
+    /// Chips that hold different experts; 1 for a dense model.
+    pub fn expert_degree(&self, model: &ModelSpec) -> u64 {
+        self.ep.or_else(|| widest_ep(model, self.n_chips())).unwrap_or(1)
+    }
+
     /// Checks the degrees against the model's heads and experts and the chip's domain.
     pub fn validate(&self, model: &ModelSpec, chip: &ChipSpec) -> Result<()> {
-        for (field, value) in
-            [("layout.tp", self.tp), ("layout.dp", self.dp), ("layout.pp", self.pp), ("layout.ep", self.ep)]
-        {
+        for (field, value) in [
+            ("layout.tp", self.tp),
+            ("layout.dp", self.dp),
+            ("layout.pp", self.pp),
+            ("layout.ep", self.ep.unwrap_or(1)),
+        ] {
             if value == 0 {
                 return Err(Error::input(field, "must be at least 1"));
             }
@@ -62,19 +70,17 @@ impl Layout {
                 format!("tp may be {}", fits.join(", ")),
             ));
         }
+        let ep = self.expert_degree(model);
         let Some(moe) = &model.moe else {
-            return if self.ep == 1 {
-                Ok(())
-            } else {
-                Err(Error::input("layout.ep", "a dense model has no experts; leave ep at 1"))
-            };
+            let what = "a dense model has no experts; leave ep out";
+            return if ep == 1 { Ok(()) } else { Err(Error::input("layout.ep", what)) };
         };
-        if !n.is_multiple_of(self.ep) || moe.n_experts % self.ep != 0 || moe.expert_intermediate % (n / self.ep) != 0 {
+        if n % ep != 0 || moe.n_experts % ep != 0 || moe.expert_intermediate % (n / ep) != 0 {
             return Err(infeasible(
                 "experts",
                 format!(
-                    "ep {} does not divide {n} chips and {} experts of inner width {} evenly",
-                    self.ep, moe.n_experts, moe.expert_intermediate
+                    "{} experts of inner width {} do not spread evenly over {n} chips at ep {ep}",
+                    moe.n_experts, moe.expert_intermediate
                 ),
                 match widest_ep(model, n) {
                     Some(ep) => format!("use ep {ep}"),
@@ -159,10 +165,12 @@ mod tests {
     fn experts_are_spread_evenly() {
         let mut spec = deepseek_on_gb300(1, 72);
         assert_eq!(refused(&spec), ("experts".to_owned(), "use another number of chips".to_owned()));
-        spec.layout = Layout { tp: 8, dp: 1, pp: 1, ep: 3 };
+        spec.layout = Layout { tp: 8, dp: 1, pp: 1, ep: Some(3) };
         assert_eq!(refused(&spec), ("experts".to_owned(), "use ep 8".to_owned()));
+        spec.layout.ep = None;
+        assert_eq!(spec.layout.expert_degree(&spec.model), 8);
         for ep in [1, 2, 4, 8] {
-            spec.layout.ep = ep;
+            spec.layout.ep = Some(ep);
             assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
         }
         // 12 chips and 128 experts of inner width 2880 = 2^6 x 45: ep 4 with each expert over 3 chips.

@@ -174,13 +174,13 @@ fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
 fn smallest_that_fits(spec: &DeploymentSpec) -> String {
     let fits = |n: u64| {
         let tp = (1..=n).rev().find(|tp| n.is_multiple_of(*tp) && divides_heads(&spec.model, *tp))?;
-        let layout = Layout { tp, dp: n / tp, pp: 1, ep: widest_ep(&spec.model, n)? };
+        let layout = Layout { tp, dp: n / tp, pp: 1, ep: Some(widest_ep(&spec.model, n)?) };
         (Parts::new(spec, &layout).total() <= spec.chip.memory_bytes).then_some(layout)
     };
     let domain = spec.chip.domain_chips;
     match (1..=domain).find_map(fits) {
         Some(l) if l.n_chips() == 1 => "it fits on one chip alone".to_owned(),
-        Some(l) => format!("the smallest layout that fits has {} chips (tp {}, dp {}, ep {})", l.n_chips(), l.tp, l.dp, l.ep),
+        Some(l) => format!("the smallest layout that fits has {} chips (tp {}, dp {}, ep {})", l.n_chips(), l.tp, l.dp, l.expert_degree(&spec.model)),
         None => format!("no layout in a domain of {domain} chips fits; use chips with more memory, narrower weights or a smaller chunk_tokens"),
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn llama_on_h100(tp: u64) -> DeploymentSpec {
             attention_rate: Rate::Bf16,
             kv_bytes_per_element: 2.0,
         },
-        layout: Layout { tp, dp: 1, pp: 1, ep: 1 },
+        layout: Layout { tp, dp: 1, pp: 1, ep: None },
         engine: engine(),
         serving: serving(),
     }
@@ -137,7 +137,7 @@ pub(crate) fn deepseek_on_gb300(tp: u64, dp: u64) -> DeploymentSpec {
     spec.precision.rest_bytes_per_param = 1.0;
     spec.precision.experts_rate = Rate::Fp8;
     spec.precision.rest_rate = Rate::Fp8;
-    spec.layout = Layout { tp, dp, pp: 1, ep: tp * dp };
+    spec.layout = Layout { tp, dp, pp: 1, ep: None };
     spec
 }
 

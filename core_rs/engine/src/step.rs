@@ -122,7 +122,7 @@ impl StepModel {
         spec.validate()?;
         let plan = MemoryPlan::new(spec)?;
         let kv = KvModel::new(&spec.model, &spec.layout, &spec.precision, &spec.serving);
-        let skew = if spec.layout.ep > 1 { spec.engine.expert_skew } else { 1.0 };
+        let skew = if spec.layout.expert_degree(&spec.model) > 1 { spec.engine.expert_skew } else { 1.0 };
         Ok(Self {
             n_chips: spec.layout.n_chips(),
             dp: spec.layout.dp,
@@ -478,7 +478,7 @@ mod tests {
         assert!(skewed.memory_fs > even.memory_fs && skewed.compute_fs > even.compute_fs);
         assert_eq!(skewed.bytes, even.bytes);
         // Without whole experts on chips there is no busiest one.
-        spec.layout.ep = 1;
+        spec.layout.ep = Some(1);
         assert_eq!(StepModel::new(&spec).unwrap().step(&decode(64, 1000, 0)).memory_fs, even.memory_fs);
     }
 
