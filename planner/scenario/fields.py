@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -20,6 +21,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from planner import units
 from planner.errors import near
+from planner.facts import json_schema
 from planner.facts.schema import GRADES, Alternative, Fact
 
 Loc = tuple[str | int, ...]
@@ -78,15 +80,20 @@ class Section(BaseModel):
         if not isinstance(data, Mapping):
             raise troubles([Trouble((), f"a map of keys is meant, not {shown(data)}", "write key: value lines")])
         found = list(cls.rules(data))
+        lines: list[InitErrorDetails] = []
+        made = None
         try:
             made = handler(data)
         except ValidationError as error:
-            raise ValidationError.from_exception_data(
-                "scenario", [*_again(error), *_again(troubles(found))] if found else _again(error)
-            ) from None
-        found.extend(made.laws())
+            lines = _again(error)
+            wrong = {line["loc"][0] for line in lines if line["loc"]}
+            with suppress(ValidationError):  # the laws between the keys that are right
+                made = handler({key: value for key, value in data.items() if key not in wrong})
+        found.extend(made.laws() if made is not None else ())
         if found:
-            raise troubles(found)
+            lines.extend(_again(troubles(found)))
+        if lines or made is None:
+            raise ValidationError.from_exception_data("scenario", lines)
         return made
 
 
@@ -280,6 +287,8 @@ class Factor(Reader):
         return schema
 
 
+LONG = "x-long-quantity"
+"""Stands for the long form in a section's JSON Schema, until the whole schema has it as a definition."""
 LONG_FORM = ("value", "low", "high", "default", "grade", "source", "note", "alternatives")
 """The keys of a quantity in its long form."""
 
@@ -423,17 +432,8 @@ def _alternatives(rows: Any, of: FactOf, found: list[Trouble]) -> tuple[Alternat
 
 
 def _quantity_json(kind: str) -> dict[str, Any]:
-    """Text with one of the kind's units, or the long form (a definition that the whole schema shares)."""
-    spec = units.KINDS[kind]
-    names = "|".join(re.escape(unit) for unit in spec.units)
-    number = r"[+-]?[0-9][0-9_]*(\.[0-9]*)?([eE][+-]?[0-9]+)?"
-    text: dict[str, Any] = {
-        "type": "string",
-        "pattern": rf"^\s*{number}\s*({names}){'?' if spec.is_bare else ''}\s*$",
-        "examples": [spec.example],
-    }
-    forms = [text, {"$ref": "#/$defs/LongQuantity"}]
-    return {"anyOf": [*forms, {"type": "number"}] if spec.is_bare else forms}
+    """The short form with one of the kind's units, or the long form."""
+    return {"anyOf": [json_schema.quantity(kind), {LONG: True}]}
 
 
 Text = Annotated[str, TextOf()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from planner.scenario.unsupported import fault_at, unsupported
 
 BASE = "base"
 _MAX_AXIS = 10_000
+_MAX_LISTED = 200
+_MAX_VALUES = 200_000
 
 
 def load(
@@ -50,6 +53,8 @@ def load(
         merged, base_dir = read_files(stdin_text, None, "<stdin>", faults)
     else:
         merged, base_dir = read_files(None, Path(source), str(source), faults)
+    if sum(1 for _ in merged.walk()) > _MAX_VALUES:
+        raise ScenarioError(Fault(f"more than {_MAX_VALUES:,} values", "split the scenario", file=merged.origin.file))
     file = _File.of(merged, base_dir, faults)
     base = _checked(file.base, base_dir)
     faults.extend(base.faults)
@@ -172,9 +177,11 @@ def _checked(tree: Tree, base_dir: Path) -> _Checked:
     tree = canonical(rebase(tree, base_dir))
     data = tree.plain()
     assert isinstance(data, dict)
-    said = [*checks.sections(data), *checks.names(tree, base_dir)]
-    found = [one for one in said if isinstance(one, Trouble)]
-    faults = [one for one in said if isinstance(one, Fault)]
+    named = list(islice(checks.names(tree, base_dir), _MAX_LISTED))
+    faults = [one for one in named if isinstance(one, Fault)]
+    found = [one for one in named if isinstance(one, Trouble)]
+    unknown = {trouble.loc for trouble in found}
+    found.extend(one for one in islice(checks.sections(data), _MAX_LISTED) if one.loc not in unknown)
     question = None
     try:
         question = Question.model_validate(data)
@@ -188,8 +195,11 @@ def _checked(tree: Tree, base_dir: Path) -> _Checked:
 
 
 def _read_error(error: ValidationError) -> Iterator[Trouble]:
-    """Pydantic's lines in planner's words."""
-    for line in error.errors(include_url=False):
+    """Pydantic's lines in planner's words; of very many only the first."""
+    lines = error.errors(include_url=False)
+    if len(lines) > _MAX_LISTED:
+        yield Trouble((), f"{len(lines):,} values are wrong, of which {_MAX_LISTED} are listed")
+    for line in lines[:_MAX_LISTED]:
         loc, context = line["loc"], line.get("ctx", {})
         match line["type"]:
             case "scenario":

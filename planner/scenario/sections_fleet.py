@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from planner.facts.schema import Fact
 from planner.scenario.fields import (
@@ -21,6 +21,7 @@ from planner.scenario.fields import (
     Whole,
     idle,
     needs,
+    troubles,
 )
 
 _DEGREES = ("tp", "pp", "dp")
@@ -156,7 +157,17 @@ def _route(value: Any) -> Any:
     return value
 
 
-_Route = Annotated[dict[Name, Share | None], BeforeValidator(_route)]
+def _whole_route(route: dict[str, float | None]) -> dict[str, float | None]:
+    """The route, if its shares are the whole of the class's requests or there are none."""
+    shares = [share for share in route.values() if share is not None]
+    if not route:
+        raise troubles([Trouble((), "the route names no pool", "write pool names, or take the route away")])
+    if shares and abs(sum(shares) - 1.0) > 1e-6:
+        raise troubles([Trouble((), f"the shares sum to {sum(shares) * 100:g} %", "they have to sum to 100 %")])
+    return route
+
+
+_Route = Annotated[dict[Name, Share | None], BeforeValidator(_route), AfterValidator(_whole_route)]
 
 
 class FleetSpec(Section):
@@ -181,17 +192,3 @@ class FleetSpec(Section):
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
         if data.get("pools") == {}:
             yield Trouble(("pools",), "the fleet has no pool", "write at least one")
-
-    def laws(self) -> Iterator[Trouble]:
-        for name, route in self.routes.items():
-            shares = list(route.values())
-            given = [share for share in shares if share is not None]
-            loc = ("routes", name)
-            if not route:
-                yield Trouble(loc, "the route names no pool", "write pool names, or take the route away")
-            elif given and len(given) < len(shares):
-                yield Trouble(
-                    loc, "some pools of the route have a share and some have none", "give all of them or none"
-                )
-            elif given and abs(sum(given) - 1.0) > 1e-6:
-                yield Trouble(loc, f"the shares sum to {sum(given) * 100:g} %", "they have to sum to 100 %")

@@ -33,7 +33,7 @@ class Origin:
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.col) if part not in ("", None))
-        return place if self.layer in {"file", "extends"} else f"{self.layer} {place}".strip()
+        return f"{self.layer} {place}" if self.layer.startswith("override") else place
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Tree], bool], str], ...] = (
     ("fleet.pools.*.deploy.*.pp", _is_not("1"), "pipeline stages are not simulated"),
     ("sites", _always, "one site is simulated: write site"),
     ("cost.insurance", _always, "insurance is not charged: add it to upkeep"),
-    ("goal", _always, "no fleet is chosen"),
+    ("goal", _always, "no fleet is chosen: the one given is simulated"),
     ("periods", _always, "one period is simulated"),
     ("run.split", _always, "a run is not cut into parts"),
     ("sweep", _always, "values are not swept"),
@@ -63,11 +63,12 @@ def unsupported(tree: Tree) -> Iterator[Fault]:
     for pattern, applies, meaning in UNSUPPORTED:
         for path, here in matches(tree, pattern):
             if applies(here):
-                found[path] = fault_at(here, path, meaning, _LATER)
+                found[path] = fault_at(here, path, meaning, _LATER, at_key=True)
     for path, here in tree.walk():
         if path not in found and _is_wish_with_range(path, here):
-            found[path] = fault_at(here, path, "the range of a quantity that is no fact is not varied", _LATER)
-    yield from (found[path] for path, _ in tree.walk() if path in found)
+            what = "the range of a quantity that is no fact is not varied"
+            found[path] = fault_at(here, path, what, _LATER, at_key=True)
+    yield from sorted(found.values(), key=lambda fault: (fault.file, fault.line or 0, fault.col or 0))
 
 
 def refuse_unsupported(scenario: Scenario) -> None:

@@ -1,0 +1,83 @@
+"""JSON Schema (draft 2020-12) of scenario files, for editors, made from the sections that read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.facts.json_schema import DIALECT, long_form
+from planner.scenario.fields import LONG
+from planner.scenario.schema import ScenarioFile
+
+_ANY_VALUE = {"type": ["string", "number"]}
+
+
+def scenario() -> dict[str, Any]:
+    """The schema of a scenario file.
+
+    A file that extends another may leave out what the other has and may remove it with null, so that below the top
+    no key is required and every one may be null; `planner check` judges the merged file.
+    """
+    made = ScenarioFile.model_json_schema(by_alias=True, mode="validation")
+    _refer(made)
+    sections = made["$defs"]
+    _short_forms(sections)
+    for section in [*sections.values(), made]:
+        section.pop("required", None)
+        for name, value in section.get("properties", {}).items():
+            section["properties"][name] = _open(value)
+    sections["LongQuantity"] = {"description": "A quantity with its range and source.", **long_form(_ANY_VALUE)}
+    whole = {"required": ["title", "traffic", "fleet"]}
+    return {
+        "$schema": DIALECT,
+        **made,
+        "title": "planner scenario",
+        "if": {"required": ["extends"]},
+        "else": whole,
+    }
+
+
+def _refer(value: Any) -> None:
+    """Puts the reference to the long form where sections left a mark for it."""
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refer(part)
+    if isinstance(value, dict) and value.pop(LONG, False):
+        value["$ref"] = "#/$defs/LongQuantity"
+
+
+def _short_forms(sections: dict[str, Any]) -> None:
+    """Spellings that are made long before a section reads them."""
+    sections["Pool"]["properties"]["count"] = {
+        "description": "Number of racks; {min, max} lets `planner optimize` choose.",
+        "anyOf": [{"type": "integer", "minimum": 0}, {"$ref": "#/$defs/CountRange"}],
+    }
+    deploy = sections["Pool"]["properties"]["deploy"]
+    sections["Pool"]["properties"]["deploy"] = {
+        "description": deploy.pop("description"),
+        "anyOf": [{"const": "any"}, deploy],
+    }
+    budget = sections["Goal"]["properties"]["budget"]
+    money = next(form for form in budget["anyOf"] if form.get("type") == "object")["additionalProperties"]
+    budget["anyOf"] = [*money["anyOf"], {"type": "object", "additionalProperties": money}]
+    routes = sections["FleetSpec"]["properties"]["routes"]["additionalProperties"]
+    forms = [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, dict(routes)]
+    routes.clear()
+    routes["anyOf"] = forms
+    for name, section in list(sections.items()):
+        for key, value in section.get("properties", {}).items():
+            if value.get("$ref") == "#/$defs/Dist" or {"$ref": "#/$defs/Dist"} in value.get("anyOf", []):
+                section["properties"][key] = {
+                    "description": value.get("description", ""),
+                    "anyOf": [{"$ref": "#/$defs/Dist"}, {"type": "string"}],
+                }
+        section.setdefault("title", name)
+
+
+def _open(value: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a key's value, or null, without the titles and defaults that pydantic makes up."""
+    value = {key: part for key, part in value.items() if key not in {"title", "default"}}
+    if isinstance(value.get("additionalProperties"), dict):
+        value["additionalProperties"] = _open(value["additionalProperties"])
+    if value.get("anyOf") and {"type": "null"} in value["anyOf"]:
+        return value
+    about = {"description": value.pop("description")} if "description" in value else {}
+    return {**about, "anyOf": [value, {"type": "null"}]}
