@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.facts.fact import GRADES, Alternative, Fact
+from planner.facts.keys import Key, Member, Section, need
+from planner.facts.model_schema import MODEL, Model
 
 __all__ = [
     "CHIP",
@@ -32,51 +34,6 @@ __all__ = [
     "Serving",
     "Site",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One value of a group fact."""
-
-    key: str
-    attr: str
-    kind: str
-    may_be_null: bool = False
-    is_needed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One fact of a file: its key there, its attribute in memory, its kind and what is right for it."""
-
-    key: str
-    attr: str
-    kind: str
-    doc: str
-    is_needed: bool = False
-    may_be_null: bool = False
-    """A value that does not exist (no FP4 hardware) is right, and is not the same as undisclosed."""
-    rule: str = "positive"
-    """positive | not_negative | share (0..1) | at_least_one"""
-    members: tuple[Member, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A nested mapping of facts that becomes an object of its own."""
-
-    key: str
-    attr: str
-    keys: tuple[Key, ...]
-    doc: str
-
-
-def _need(key: str, attr: str, kind: str, doc: str, rule: str = "positive") -> Key:
-    return Key(key, attr, kind, doc, is_needed=True, rule=rule)
-
-
-def _members(kind: str, *names: str) -> tuple[Member, ...]:
-    return tuple(Member(name, name, kind) for name in names)
 
 
 # -- chips -------------------------------------------------------------------------------------------------------------
@@ -273,186 +230,26 @@ class Rack:
         return None
 
 
-# -- models ------------------------------------------------------------------------------------------------------------
-
-_MOE = (
-    Member("experts", "n_experts", "count"),
-    Member("top_k", "top_k", "count"),
-    Member("shared_experts", "n_shared_experts", "count"),
-    Member("expert_intermediate", "expert_intermediate", "count"),
-    Member("dense_layers", "dense_layers", "count"),
-    Member("moe_layers", "moe_layers", "count"),
-    Member("dense_intermediate", "dense_intermediate", "count", may_be_null=True),
-)
-_PARAMS = (
-    *_members("count", "total", "active_per_token", "routed_expert_total", "routed_expert_active"),
-    *_members("count", "non_expert_total", "non_expert_active", "per_expert", "attention_per_layer"),
-    *(
-        Member(name, name, "count", is_needed=False)
-        for name in ("linear_attention_per_layer", "mamba_per_layer", "ffn_per_layer")
-    ),
-)
-_WEIGHTS = (
-    Member("native_checkpoint", "native_checkpoint_bytes", "bytes"),
-    Member("native_rule", "native_rule", "text"),
-    Member("native_format", "native_format", "formats"),
-    Member("bf16_all", "bf16_all_bytes", "bytes"),
-    Member("fp8_all", "fp8_all_bytes", "bytes"),
-    Member("fp4_nominal_all", "fp4_nominal_all_bytes", "bytes"),
-    Member("nvfp4_experts_rest_bf16", "nvfp4_experts_rest_bf16_bytes", "bytes", is_needed=False),
-    Member("mxfp4_experts_rest_bf16", "mxfp4_experts_rest_bf16_bytes", "bytes", is_needed=False),
-    Member("mxfp4_experts_rest_fp8", "mxfp4_experts_rest_fp8_bytes", "bytes", is_needed=False),
-)
-_KV = (
-    Member("formula", "formula", "text"),
-    Member("per_token_bf16", "per_token_bytes_bf16", "bytes"),
-    Member("per_token_fp8", "per_token_bytes_fp8", "bytes"),
-    Member("per_token_bf16_below_window", "per_token_bytes_bf16_below_window", "bytes", is_needed=False),
-    Member("window_layers", "window_layers", "count", is_needed=False),
-    Member("window", "window_tokens", "tokens", is_needed=False),
-    Member("replicated_across_tp", "replicated_across_tp", "bool", is_needed=False),
-    Member("indexer_key_per_token_fp8", "indexer_key_bytes_per_token_fp8", "bytes", is_needed=False),
-    Member("state_per_sequence", "state_bytes_per_sequence", "bytes", is_needed=False),
-    Member("state_formula", "state_formula", "text", is_needed=False),
-    Member("at_8192_tokens_bf16", "at_8192_tokens_bytes_bf16", "bytes", is_needed=False),
-    Member("at_131072_tokens_bf16", "at_131072_tokens_bytes_bf16", "bytes", is_needed=False),
-)
-MODEL: tuple[Key | Section, ...] = (
-    Key("family", "family", "text", "dense or moe.", is_needed=True),
-    Key("attention", "attention", "text", "Kinds of attention.", is_needed=True),
-    Key("layers", "n_layers", "count", "Layers.", is_needed=True),
-    Key("hidden", "hidden", "count", "Width of the residual stream.", is_needed=True),
-    Key("heads", "n_heads", "count", "Query heads.", is_needed=True),
-    Key("kv_heads", "n_kv_heads", "count", "Key-value heads; null with a shared latent.", may_be_null=True),
-    Key("head_dim", "head_dim", "count", "Width of a head; null with a shared latent.", may_be_null=True),
-    Key("vocab", "vocab", "count", "Tokens of the vocabulary.", is_needed=True),
-    Key("tied_embeddings", "tied_embeddings", "bool", "Input and output embeddings are one matrix."),
-    Key("context", "context_tokens", "tokens", "Longest sequence.", is_needed=True),
-    Key("ffn_intermediate", "ffn_intermediate", "count", "Width of the dense feed-forward part."),
-    Key(
-        "sliding",
-        "sliding",
-        "group",
-        "Layers that attend to a window only.",
-        members=(
-            Member("window", "window_tokens", "tokens"),
-            Member("sliding_layers", "sliding_layers", "count"),
-            Member("full_layers", "full_layers", "count"),
-            Member("pattern", "pattern", "text"),
-        ),
-    ),
-    Key(
-        "mla",
-        "mla",
-        "group",
-        "Latent attention.",
-        members=_members("count", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
-    ),
-    Key("moe", "moe", "group", "Mixture of experts.", members=_MOE),
-    Key(
-        "linear_attention",
-        "linear_attention",
-        "group",
-        "Layers with linear attention, a fixed state per sequence.",
-        members=(
-            *_members("count", "linear_layers", "full_layers", "key_heads", "value_heads", "key_head_dim"),
-            *_members("count", "value_head_dim", "conv_kernel"),
-            *_members("text", "pattern", "state_dtype"),
-        ),
-    ),
-    Key(
-        "mamba",
-        "mamba",
-        "group",
-        "State-space layers, a fixed state per sequence.",
-        members=(
-            *_members("count", "mamba_layers", "attention_layers", "ffn_layers", "heads", "head_dim", "state_dim"),
-            *_members("count", "groups", "conv_kernel"),
-            *_members("text", "pattern", "state_dtype"),
-        ),
-    ),
-    Key(
-        "sparse_attention",
-        "sparse_attention",
-        "group",
-        "Attention to the tokens that an indexer picks.",
-        members=_members("count", "index_topk", "index_heads", "index_head_dim"),
-    ),
-    Key("mtp_layers", "mtp_layers", "count", "Multi-token-prediction layers.", rule="not_negative"),
-    Key(
-        "params",
-        "params",
-        "group",
-        "Parameters; the output matrix counts as active, the input embedding does not.",
-        is_needed=True,
-        members=_PARAMS,
-    ),
-    Key("advertised", "advertised", "group", "What the model card says.", members=_members("count", "total", "active")),
-    Key("weights", "weights", "group", "Bytes of all weights by format.", is_needed=True, members=_WEIGHTS),
-    Key(
-        "kv",
-        "kv",
-        "group",
-        "Key-value cache: marginal bytes of a token in full-attention layers, and of whole sequences.",
-        is_needed=True,
-        members=_KV,
-    ),
-    Key("variants", "variants", "texts", "Checkpoints of the same matrices."),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """One model as served; table `MODEL`. Group facts hold plain numbers: `model.moe.group["n_experts"]`."""
-
-    name: str
-    hf_id: str = ""
-    aliases: tuple[str, ...] = ()
-    family: Fact
-    attention: Fact
-    n_layers: Fact
-    hidden: Fact
-    n_heads: Fact
-    vocab: Fact
-    context_tokens: Fact
-    params: Fact
-    weights: Fact
-    kv: Fact
-    n_kv_heads: Fact | None = None
-    head_dim: Fact | None = None
-    tied_embeddings: Fact | None = None
-    ffn_intermediate: Fact | None = None
-    sliding: Fact | None = None
-    mla: Fact | None = None
-    moe: Fact | None = None
-    linear_attention: Fact | None = None
-    mamba: Fact | None = None
-    sparse_attention: Fact | None = None
-    mtp_layers: Fact | None = None
-    advertised: Fact | None = None
-    variants: Fact | None = None
-
-
 # -- serving software and sites ----------------------------------------------------------------------------------------
 
 ENGINE: tuple[Key | Section, ...] = (
-    _need("memory_eff", "memory_eff_frac", "frac", "Share of the bandwidth that reading weights reaches.", "share"),
-    _need("compute_eff", "compute_eff_frac", "frac", "Share of the dense rate that decoding reaches.", "share"),
-    _need("prefill_eff", "prefill_eff_frac", "frac", "Share of the dense rate that prefill reaches.", "share"),
-    _need("kv_read_eff", "kv_read_eff_frac", "frac", "Share of the bandwidth that keys and values reach.", "share"),
-    _need("host", "host_s", "time", "Added once a step.", "not_negative"),
-    _need("launch_layer", "launch_layer_s", "time", "Added once a layer and step.", "not_negative"),
-    _need("launch_moe", "launch_moe_s", "time", "More in a mixture layer.", "not_negative"),
-    _need("launch_mla", "launch_mla_s", "time", "More in a latent-attention layer.", "not_negative"),
-    _need("launch_sparse", "launch_sparse_s", "time", "More in a layer with an attention indexer.", "not_negative"),
-    _need("launch_linear", "launch_linear_s", "time", "More in a linear-attention layer.", "not_negative"),
-    _need("collective_base", "collective_base_s", "time", "Added to every collective.", "not_negative"),
-    _need(
+    need("memory_eff", "memory_eff_frac", "frac", "Share of the bandwidth that reading weights reaches.", "share"),
+    need("compute_eff", "compute_eff_frac", "frac", "Share of the dense rate that decoding reaches.", "share"),
+    need("prefill_eff", "prefill_eff_frac", "frac", "Share of the dense rate that prefill reaches.", "share"),
+    need("kv_read_eff", "kv_read_eff_frac", "frac", "Share of the bandwidth that keys and values reach.", "share"),
+    need("host", "host_s", "time", "Added once a step.", "not_negative"),
+    need("launch_layer", "launch_layer_s", "time", "Added once a layer and step.", "not_negative"),
+    need("launch_moe", "launch_moe_s", "time", "More in a mixture layer.", "not_negative"),
+    need("launch_mla", "launch_mla_s", "time", "More in a latent-attention layer.", "not_negative"),
+    need("launch_sparse", "launch_sparse_s", "time", "More in a layer with an attention indexer.", "not_negative"),
+    need("launch_linear", "launch_linear_s", "time", "More in a linear-attention layer.", "not_negative"),
+    need("collective_base", "collective_base_s", "time", "Added to every collective.", "not_negative"),
+    need(
         "collective_log", "collective_log_s", "time", "A collective's wait per doubling of its chips.", "not_negative"
     ),
-    _need("collective_scale_out", "collective_scale_out_s", "time", "More when it leaves the domain.", "not_negative"),
-    _need("link_eff", "link_eff_frac", "frac", "Share of the link bandwidth that collectives reach.", "share"),
-    _need("expert_skew", "expert_skew", "ratio", "Load of the busiest chip's experts over the mean.", "at_least_one"),
+    need("collective_scale_out", "collective_scale_out_s", "time", "More when it leaves the domain.", "not_negative"),
+    need("link_eff", "link_eff_frac", "frac", "Share of the link bandwidth that collectives reach.", "share"),
+    need("expert_skew", "expert_skew", "ratio", "Load of the busiest chip's experts over the mean.", "at_least_one"),
     Key(
         "prefill_interference", "prefill_interference", "ratio", "Delay of neighbours' steps over a prompt's own time."
     ),
