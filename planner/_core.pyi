@@ -39,7 +39,7 @@ def plan(spec: bytes) -> str:
     """What a deployment takes and holds, as JSON."""
 
 def step_times(spec: bytes, batches: object) -> Table:
-    """The cost of a step for each row of `batches`."""
+    """The cost of a step for each row of `batches`; rows of one `load_ix` (optional) are one step."""
 
 def sample(spec: bytes) -> Table:
     """Random arrivals or lengths."""

@@ -92,7 +92,8 @@ def step_times(deployment: Mapping[str, object], batches: pl.DataFrame) -> pl.Da
     """The cost of a step for each row of `batches`: seconds, joules, bytes, operations, and what each further step adds.
 
     `batches` has the UInt64 columns n_seqs, context_tokens, window_tokens, n_growing_in_window, chunk_tokens and
-    chunk_past_tokens (`core_rs/engine/src/step.rs` says what each counts).
+    chunk_past_tokens (`core_rs/engine/src/step.rs` says what each counts). Where it has a UInt64 column load_ix, too,
+    neighbouring rows of the same number are one step with several prompt chunks.
     """
     try:
         return _frame(_core.step_times(_json(deployment), batches))

@@ -90,6 +90,10 @@ impl Columns {
         Ok(Self { batches, schema })
     }
 
+    pub fn has(&self, name: &str) -> bool {
+        self.schema.column_with_name(name).is_some()
+    }
+
     fn column<A: Array + Clone + 'static, T>(
         &self,
         name: &str,

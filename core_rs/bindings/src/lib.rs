@@ -62,7 +62,7 @@ fn plan(spec: &[u8]) -> PyResult<String> {
     })
 }
 
-/// The cost of steps, a row each.
+/// The cost of steps, a load each.
 #[pyfunction]
 fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResult<Table> {
     let columns = Columns::read(batches)?;
@@ -73,10 +73,12 @@ fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResu
         columns.u64("n_growing_in_window")?,
     );
     let (chunk, past) = (columns.u64("chunk_tokens")?, columns.u64("chunk_past_tokens")?);
+    let load_ix = if columns.has("load_ix") { columns.u64("load_ix")? } else { (0..n_seqs.len() as u64).collect() };
     let lines = py.detach(|| {
         guard(|| {
             let rows: Vec<Row> = (0..n_seqs.len())
                 .map(|i| Row {
+                    load_ix: load_ix[i],
                     n_seqs: n_seqs[i],
                     context_tokens: context[i],
                     window_tokens: window[i],

@@ -300,9 +300,11 @@ fn round(value: f64) -> i128 {
     value.round() as i128
 }
 
-/// One row of a batch table: a load with at most one chunk.
+/// One row of a batch table: a load with at most one chunk, or one more chunk of the load before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
+    /// Neighbours of the same number are one load, whose figures but the chunk are those of its first row.
+    pub load_ix: u64,
     pub n_seqs: u64,
     pub context_tokens: u64,
     pub window_tokens: u64,
@@ -311,19 +313,21 @@ pub struct Row {
     pub chunk_past_tokens: u64,
 }
 
-/// The step of each row.
+/// The step of each load.
 pub fn table(model: &StepModel, rows: &[Row]) -> Vec<StepLine> {
-    let cost = |row: &Row| {
-        let chunk = [Chunk { tokens: row.chunk_tokens, past_tokens: row.chunk_past_tokens }];
+    let cost = |rows: &[Row]| {
+        let row = &rows[0];
+        let of = |row: &Row| Chunk { tokens: row.chunk_tokens, past_tokens: row.chunk_past_tokens };
+        let chunks: Vec<Chunk> = rows.iter().filter(|row| row.chunk_tokens > 0).map(of).collect();
         model.step(&Load {
             n_seqs: row.n_seqs,
             context_tokens: row.context_tokens,
             window_tokens: row.window_tokens,
             n_growing_in_window: row.n_growing_in_window,
-            chunks: &chunk[..usize::from(row.chunk_tokens > 0)],
+            chunks: &chunks,
         })
     };
-    rows.iter().map(cost).collect()
+    rows.chunk_by(|a, b| a.load_ix == b.load_ix).map(cost).collect()
 }
 
 #[cfg(test)]
@@ -483,9 +487,10 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_its_rows() {
+    fn a_table_is_its_loads() {
         let model = StepModel::new(&gpt_oss_on_gb200(4, 1)).unwrap();
         let row = Row {
+            load_ix: 7,
             n_seqs: 3,
             context_tokens: 900,
             window_tokens: 300,
@@ -493,9 +498,11 @@ mod tests {
             chunk_tokens: 64,
             chunk_past_tokens: 10,
         };
-        let chunks = [Chunk { tokens: 64, past_tokens: 10 }];
-        let load = Load { n_seqs: 3, context_tokens: 900, window_tokens: 300, n_growing_in_window: 1, chunks: &chunks };
-        let plain = Row { chunk_tokens: 0, ..row };
-        assert_eq!(table(&model, &[row, plain]), [model.step(&load), model.step(&Load { chunks: &[], ..load })]);
+        let chunks = [Chunk { tokens: 64, past_tokens: 10 }, Chunk { tokens: 5, past_tokens: 0 }];
+        let load = |chunks| Load { n_seqs: 3, context_tokens: 900, window_tokens: 300, n_growing_in_window: 1, chunks };
+        let plain = Row { load_ix: 8, chunk_tokens: 0, ..row };
+        let more = Row { chunk_tokens: 5, chunk_past_tokens: 0, ..row };
+        let steps = [model.step(&load(&chunks[..1])), model.step(&load(&[])), model.step(&load(&chunks))];
+        assert_eq!(table(&model, &[row, plain, row, more]), steps);
     }
 }
