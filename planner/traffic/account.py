@@ -1,0 +1,173 @@
+"""The one account of rows: which are requests, which are refused and why, in what order they arrive.
+
+Every per-request reader ends here. What comes in is one frame of text (`Raw`); the law is
+rows_read = n_requests + sum(rejected).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.errors import Notice
+from planner.traffic.cells import Unit, is_missing, iso_nanoseconds, nanoseconds, tokens
+from planner.traffic.schema import REASONS, Trace, request_schema
+from planner.traffic.source import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_COUNTS = ("input", "output", "cached", "total")
+_LISTED_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Rows as text. Columns of `frame`: `arrival input output`, where the format has them `cached total id session
+    class model` (String), `failed cache_hit` (Boolean) and `hash_ids` (List of Int64)."""
+
+    frame: pl.DataFrame
+    unit: Unit
+    bad_lines: tuple[int, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    block_tokens: int | None = None
+
+
+def account(raw: Raw, *, source: Source, format: str) -> Trace:
+    """The trace that the rows make.
+
+    Raises:
+        TrafficError: stamps of two kinds that cannot be compared, or no row is a request.
+    """
+    import polars as pl
+
+    frame = raw.frame.with_columns(_arrivals(raw.frame["arrival"], raw.unit, source).alias("time"))
+    frame = plain_reasons(frame, needed=("arrival", "input", "output"), counts=_COUNTS)
+    frame = frame.with_columns(_later_reason(frame).alias("reason"))
+    counted = dict(frame.filter(pl.col("reason").is_not_null())["reason"].value_counts().iter_rows())
+    if raw.bad_lines:
+        counted["bad_line"] = counted.get("bad_line", 0) + len(raw.bad_lines)
+    rejected = {reason: counted[reason] for reason in REASONS if reason in counted}
+    rows_read = frame.height + len(raw.bad_lines)
+    kept = frame.filter(pl.col("reason").is_null())
+    if not kept.height:
+        raise _nothing_left(rows_read, rejected, raw.bad_lines, source, format)
+    out_of_order = int((kept["time"] < kept["time"].cum_max()).sum())
+    warnings = list(raw.warnings)
+    if out_of_order:
+        message = f"{out_of_order:,} rows came after a later arrival; sorted by time, ties in the order of the file"
+        warnings.append(Notice("unsorted", message))
+        kept = kept.sort("time", maintain_order=True)
+    return Trace(
+        requests=_requests(kept),
+        format=format,
+        path=source.path,
+        digest=source.digest,
+        rows_read=rows_read,
+        rejected=rejected,
+        warnings=tuple(warnings),
+        out_of_order_rows=out_of_order,
+        bad_line_numbers=tuple(sorted(raw.bad_lines)[:_LISTED_LINES]),
+        block_tokens=raw.block_tokens if "hash_ids" in kept.columns else None,
+    )
+
+
+def _arrivals(texts: pl.Series, unit: Unit, source: Source) -> pl.Series:
+    """Nanoseconds on the file's own clock; null where the stamp is none.
+
+    Raises:
+        TrafficError: stamps with a zone beside stamps without, or dates beside plain numbers.
+    """
+    import polars as pl
+
+    if unit not in ("iso", "iso|s"):
+        return nanoseconds(texts, unit)
+    times, zoned = iso_nanoseconds(texts)
+    n_zoned = int(zoned.sum())
+    n_naive = times.len() - times.null_count() - n_zoned
+    if n_zoned and n_naive:
+        what = f"{n_zoned:,} stamps name a time zone and {n_naive:,} do not, so their order is unknown"
+        raise source.refuse(what, "write all of them in one zone, with or without its name")
+    if unit == "iso":
+        return times
+    seconds = nanoseconds(texts, "s")
+    n_numbers = seconds.len() - seconds.null_count()
+    if n_numbers and n_zoned + n_naive:
+        what = f"{n_zoned + n_naive:,} arrivals are dates and {n_numbers:,} are plain numbers"
+        raise source.refuse(what, "write all of them in one way")
+    return pl.select(times.fill_null(seconds)).to_series()
+
+
+def plain_reasons(frame: pl.DataFrame, *, needed: tuple[str, ...], counts: tuple[str, ...]) -> pl.DataFrame:
+    """`frame` with the counts read into `n_<name>` and `reason`, the first that a row's own values give; null if none.
+
+    Looks at what is there of `time` (parsed arrivals), `total`, `cached`, `failed` and `cache_hit`.
+    """
+    import polars as pl
+
+    present = [name for name in counts if name in frame.columns]
+    frame = frame.with_columns(tokens(frame[name]).alias(f"n_{name}") for name in present)
+    none = pl.lit(False)
+    bad_count = pl.any_horizontal(pl.col(f"n_{name}").is_null() & ~is_missing(name) for name in present)
+    given = {name: pl.col(name) if name in frame.columns else none for name in ("failed", "cache_hit")}
+    tests = {
+        "missing_field": pl.any_horizontal(is_missing(name) for name in needed),
+        "bad_time": pl.col("time").is_null() if "time" in frame.columns else none,
+        "bad_number": bad_count,
+        "total_mismatch": pl.col("n_total") != pl.col("n_input") + pl.col("n_output") if "total" in present else none,
+        "cached_exceeds_input": pl.col("n_cached") > pl.col("n_input") if "cached" in present else none,
+        "failed": given["failed"],
+        "response_cache_hit": given["cache_hit"],
+    }
+    reasons = [pl.when(test).then(pl.lit(reason)) for reason, test in tests.items()]
+    return frame.with_columns(pl.coalesce(reasons).alias("reason"))
+
+
+def _later_reason(frame: pl.DataFrame) -> pl.Series:
+    """All reasons: `duplicate_id` looks at rows that nothing speaks against yet, so a failed try hides no retry."""
+    import polars as pl
+
+    duplicate = pl.lit(False)
+    if "id" in frame.columns:
+        known = ~is_missing("id") & pl.col("reason").is_null()
+        # Rows that do not count get a number of their own, so that they are never the first of an identifier.
+        key = pl.when(known).then(pl.col("id")).otherwise(pl.concat_str(pl.lit("\x00"), pl.int_range(pl.len())))
+        duplicate = known & ~key.is_first_distinct()
+    reason = (
+        pl.when(pl.col("reason").is_not_null())
+        .then(pl.col("reason"))
+        .when(duplicate)
+        .then(pl.lit("duplicate_id"))
+        .when(pl.col("n_output") == 0)
+        .then(pl.lit("zero_output"))
+        .when(pl.col("n_input") == 0)
+        .then(pl.lit("zero_input"))
+    )
+    return frame.select(reason).to_series()
+
+
+def _requests(kept: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    columns = {
+        "arrival_ns": pl.col("time") - pl.col("time").first(),
+        "input_tokens": pl.col("n_input"),
+        "output_tokens": pl.col("n_output"),
+    }
+    if "cached" in kept.columns:
+        columns["cached_input_tokens"] = pl.col("n_cached").fill_null(0)
+    for name, column in (("class", "class"), ("model", "model"), ("session", "session_id"), ("hash_ids", "hash_ids")):
+        if name in kept.columns:
+            columns[column] = pl.col(name)
+    schema = request_schema()
+    return kept.select(expression.cast(schema[name]).alias(name) for name, expression in columns.items()).rechunk()
+
+
+def _nothing_left(
+    rows_read: int, rejected: dict[str, int], bad_lines: tuple[int, ...], source: Source, format: str
+) -> Exception:
+    if not rows_read:
+        return source.refuse("the trace has no rows", f"it was read as {format}: at least one row is needed below the header")
+    counts = ", ".join(f"{n:,} {reason} ({REASONS[reason]})" for reason, n in rejected.items())
+    way_out = f"read as {format}; is that the right format, and the right file?"
+    return source.refuse(f"no usable row among {rows_read:,}: {counts}", way_out, line=bad_lines[0] if bad_lines else None)
