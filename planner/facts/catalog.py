@@ -68,9 +68,11 @@ class Catalog:
     _cache: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Names of one kind, sorted."""
+        """Names of one kind, sorted; of `sources` the ids."""
         if kind not in KINDS:
             raise FactError(f"unknown kind of facts '{kind}'{near(kind, KINDS)}")
+        if kind == "sources":
+            return tuple(sorted(self.sources()))
         return tuple(sorted(path.stem for path in (self.data / kind).glob("*.yaml")))
 
     def chip(self, name: str, *, base: Path | None = None) -> Chip:
@@ -148,10 +150,18 @@ class Catalog:
         """Demand over days, read as a profile is."""
         return self._thing("demand", name, read_loose, None)
 
+    def title(self, kind: str, name: str) -> str:
+        """What a file says that it is, or ''."""
+        if kind == "sources":
+            return self.sources()[name].title
+        node = yaml_tree.read_file(self.data / kind / f"{name}.yaml", error=FactError)
+        head = node.value if isinstance(node.value, dict) else {}
+        return next((str(head[key].value) for key in ("title", "hf_id") if key in head), "")
+
     def any(self, kind: str, name: str) -> Any:
         """Whatever stands under a kind and name, for `catalog show`."""
-        if name not in self.names(kind) and kind != "models":
-            raise FactError(Fault(f"no {name!r} among {kind}" + near(name, self.names(kind))))
+        if kind != "models" and name not in self.names(kind):
+            raise FactError(Fault(f"no {name!r} among the catalogue's {kind}" + near(name, self.names(kind))))
         by_kind: dict[str, Callable[[str], Any]] = {
             "chips": self.chip,
             "racks": self.rack,
@@ -162,7 +172,7 @@ class Catalog:
             "headline": self.headline,
             "traffic": self.profile,
             "demand": self.demand,
-            "sources": lambda _: self.sources(),
+            "sources": lambda n: self.sources()[n],
             "reliability": lambda n: self.reliability()[n],
             "general": lambda n: self._thing("general", n, read_table(GENERAL_TABLES[n], "general"), None),
             "prices": self._price,
@@ -183,7 +193,7 @@ class Catalog:
         found: T | None = self._cache.get((kind, name))
         if found is None:
             path = self.data / kind / f"{name}.yaml"
-            if name not in self.names(kind):
+            if not path.is_file() or "/" in name:
                 raise FactError(Fault(f"no {name!r} among the catalogue's {kind}" + near(name, self.names(kind))))
             shown = str(path.relative_to(self.data.parents[2])) if path.is_relative_to(DATA) else str(path)
             found = build_file(yaml_tree.read_file(path, name=shown, error=FactError), name, build)
