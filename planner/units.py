@@ -112,9 +112,7 @@ KINDS: dict[str, Kind] = {
     "usd_per_year": Kind("usd_per_year", {**_per(_USD, "yr"), **_scaled(_per(_USD, "month"), 12)}, "0.4 MUSD/yr"),
     "usd_per_person_year": Kind("usd_per_person_year", _per(_USD, "person-yr"), "260 kUSD/person-yr"),
     "usd_per_w": Kind("usd_per_w", {"USD/W": 1, "GUSD/GW": 1, "MUSD/MW": 1, "USD/MW": Fraction(1, 10**6)}, "33 USD/W"),
-    "usd_per_mtok": Kind(
-        "usd_per_mtok", {"USD/Mtok": 1, "USD/ktok": 1000, "USD/Gtok": Fraction(1, 1000)}, "2 USD/Mtok"
-    ),
+    "usd_per_mtok": Kind("usd_per_mtok", {"USD/Mtok": 1, "USD/ktok": 1000}, "2 USD/Mtok"),
     "usd_per_tco2e": Kind("usd_per_tco2e", {"USD/tCO2e": 1, "USD/kgCO2e": 1000}, "50 USD/tCO2e"),
     "frac": Kind("frac", {"%": Fraction(1, 100)}, "92 %"),
     "frac_per_year": Kind("frac_per_year", {"%": Fraction(1, 100), "%/yr": Fraction(1, 100)}, "9 %/yr"),
@@ -245,7 +243,8 @@ def _edits(a: str, b: str) -> int:
 
 
 def _words(kind: str) -> str:
-    return {"time": "time", "frac": "a share", "rate": "requests per time"}.get(kind, kind.replace("_", " "))
+    named = {"frac": "share", "rate": "requests per second", "frac_per_year": "share a year"}
+    return named.get(kind, kind.replace("_per_s", " per second").replace("_", " "))
 
 
 def _short(text: str) -> str:
@@ -328,8 +327,10 @@ def to_text(value: float, kind: str) -> str:
         if factor == 1:
             return f"{number} {unit}"
     unit, factor = next(iter(spec.units.items()))
-    texts = (f"{value / float(factor):.{digits}g} {unit}" for digits in range(1, 18))
-    return next(text for text in texts if parse(text, kind) == value)
+    shifted = Fraction(value) / factor
+    exact = Decimal(shifted.numerator) / Decimal(shifted.denominator)  # 28 digits: more than a float holds
+    texts = [f"{value / float(factor):.{digits}g} {unit}" for digits in range(1, 18)]
+    return next((text for text in texts if parse(text, kind) == value), f"{exact} {unit}")
 
 
 def number(text: str, kind: str) -> float | int:
@@ -342,7 +343,9 @@ def _ladder(kind: str) -> tuple[tuple[str, float], ...]:
     if kind in _LADDERS:
         return _LADDERS[kind]
     if kind in _PREFIXED:
-        return tuple((f"{p}{_PREFIXED[kind]}", float(f)) for p, f in _KILO.items())
+        return tuple(
+            (unit, float(factor)) for p, factor in _KILO.items() if (unit := p + _PREFIXED[kind]) in KINDS[kind].units
+        )
     spec = KINDS[kind]
     return ((next((u for u, f in spec.units.items() if f == 1), ""), 1.0),)
 
