@@ -1,11 +1,16 @@
-"""The command `planner`: a group whose verbs are imported only when they are used."""
+"""The command `planner`: a group whose verbs are imported only when they are used, and how every run of it ends."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
 import click
+from click.exceptions import Abort, Exit, NoArgsIsHelpError
+
+from planner.cli import output
 
 # verb -> (module, one-line help); the help stands here so that `planner --help` imports no verb.
 VERBS: dict[str, tuple[str, str]] = {
@@ -16,6 +21,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "trace": ("planner.cli.trace", "Inspect, convert and sample request traces."),
     "schema": ("planner.cli.schema", "JSON Schema of scenarios, results and catalogue files."),
 }
+EPILOG = """\b
+Examples:
+  planner init my-fleet
+  planner run scenarios/02-mixed-fleet.yaml
+"""
 
 
 class LazyGroup(click.Group):
@@ -27,20 +37,69 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(VERBS[cmd_name][0])
-        command: click.Command = module.command
+        command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from planner.errors import near
+
+            ctx.fail(f"no verb '{args[0][:60]}'{near(args[0][:60], VERBS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-def group() -> None:
-    """Plan the capacity of fleets that serve large language models."""
+@click.group(
+    "planner",
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@output.shared_options
+@click.pass_context
+def group(ctx: click.Context, /, **shared: object) -> None:
+    """Plan the capacity of fleets that serve large language models.
+
+    A scenario file says what is asked, a verb answers it; `planner init` copies one to start from.
+    """
+    ctx.obj = output.settings(**shared)
 
 
-def main() -> None:
+def run(arguments: Sequence[str]) -> NoReturn:
+    """Runs the command with its arguments and ends the program.
+
+    Status 0 done, 1 a fault in planner, 2 bad input or usage, 3 a limit missed with `--gate`, 4 infeasible, 5 the
+    surroundings failed, 130 interrupted.
+    """
+    to = output.Settings(as_json="--json" in arguments)
+    schema = f"planner.{next((word for word in arguments if word in VERBS), 'planner')}/1"
+    try:
+        with group.make_context("planner", list(arguments)) as context:
+            group.invoke(context)
+    except Exit as end:
+        raise SystemExit(end.exit_code) from None
+    except NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        raise SystemExit(2) from None
+    except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is not None and not to.as_json:
+            click.echo(error.ctx.get_usage(), err=True)
+        output.fail_with(schema, "usage", error.format_message(), 2, to)
+    except (Abort, KeyboardInterrupt):
+        output.fail_with(schema, "interrupted", "interrupted", output.EXIT_INTERRUPTED, to)
+    except BrokenPipeError:
+        output.quiet_exit()
+    raise SystemExit(0)
+
+
+def main() -> NoReturn:
     """Entry point of the command `planner`."""
-    sys.exit(group())
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    run(sys.argv[1:])

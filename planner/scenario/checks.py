@@ -8,9 +8,9 @@ from typing import Any
 
 from planner.errors import FactError, Fault, Notice, near
 from planner.facts import catalog
-from planner.scenario.fields import Loc, Trouble, shown
 from planner.scenario.files import is_file, locate, references
 from planner.scenario.schema import Question
+from planner.scenario.section import Loc, Trouble, shown
 from planner.scenario.tree import Tree
 
 _MAX_REQUESTS = 1e9

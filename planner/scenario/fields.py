@@ -1,141 +1,29 @@
-"""The kinds of value a scenario holds, each reading the text of the file once, and `Section`, the base of its maps.
+"""The kinds of value a scenario holds, each reading the text of the file once.
 
-Every plain YAML scalar arrives here as text. A reader returns the value in memory (SI, whole number, choice) or raises
-with what is wrong and the way out; `Section` gathers the faults of a map's keys, values and laws into one report.
+Every plain YAML scalar arrives here as text. A reader returns the value in memory (SI, whole number, truth) or raises
+with what is wrong and the way out.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, model_validator
-from pydantic.functional_validators import ModelWrapValidatorHandler
-from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import PydanticCustomError, core_schema
 
 from planner import units
 from planner.errors import near
 from planner.facts import json_schema
 from planner.facts.schema import GRADES, Alternative, Fact
+from planner.scenario.section import Loc, Trouble, fault, idle, needs, shown, troubles
 
-Loc = tuple[str | int, ...]
 _MAX_NAME = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One thing wrong inside a section: where, relative to it, what, and the way out; load finds its line."""
-
-    loc: Loc
-    what: str
-    way_out: str = ""
-
-
-def troubles(found: Iterable[Trouble]) -> ValidationError:
-    """The faults as pydantic's own error, so that they join those of other keys with their place kept."""
-    return ValidationError.from_exception_data(
-        "scenario",
-        [
-            InitErrorDetails(
-                type=PydanticCustomError("scenario", "{what}", {"what": t.what, "way_out": t.way_out}),
-                loc=t.loc,
-                input=None,
-            )
-            for t in found
-        ],
-    )
-
-
-class Section(BaseModel):
-    """A map of the scenario: frozen, no unknown keys, all its faults reported together."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=False, arbitrary_types_allowed=True
-    )
-
-    @classmethod
-    def expand(cls, data: Any) -> Any:
-        """The long form of a short spelling (`300 tok` for a fixed length); anything else as it is."""
-        return data
-
-    @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
-        """Faults that the keys alone show: what is missing, what has no effect beside what."""
-        yield from ()
-
-    def laws(self) -> Iterator[Trouble]:
-        """Faults that the values show once each is right by itself."""
-        yield from ()
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _read(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        data = cls.expand(data)
-        if not isinstance(data, Mapping):
-            raise troubles([Trouble((), f"a map of keys is meant, not {shown(data)}", "write key: value lines")])
-        found = list(cls.rules(data))
-        lines: list[InitErrorDetails] = []
-        made = None
-        try:
-            made = handler(data)
-        except ValidationError as error:
-            lines = _again(error)
-            wrong = {line["loc"][0] for line in lines if line["loc"]}
-            with suppress(ValidationError):  # the laws between the keys that are right
-                made = handler({key: value for key, value in data.items() if key not in wrong})
-        found.extend(made.laws() if made is not None else ())
-        if found:
-            lines.extend(_again(troubles(found)))
-        if lines or made is None:
-            raise ValidationError.from_exception_data("scenario", lines)
-        return made
-
-
-def _again(error: ValidationError) -> list[InitErrorDetails]:
-    """The lines of a pydantic error, ready to be raised again."""
-    again: list[InitErrorDetails] = []
-    for line in error.errors(include_url=False):
-        details = PydanticCustomError(line["type"], "{what}", {**line.get("ctx", {}), "what": line["msg"]})
-        if line["type"] == "scenario":
-            details = PydanticCustomError("scenario", "{what}", line["ctx"])
-        again.append(InitErrorDetails(type=details, loc=line["loc"], input=line["input"]))
-    return again
-
-
-def needs(data: Mapping[str, Any], keys: Iterable[str], because: str) -> Iterator[Trouble]:
-    """A fault for each key that is absent: `because` says what asks for it."""
-    for key in keys:
-        if key not in data:
-            yield Trouble((), f"{key} is missing", because)
-
-
-def idle(data: Mapping[str, Any], keys: Iterable[str], because: str) -> Iterator[Trouble]:
-    """A fault for each key that stands there without effect: `because` says why."""
-    for key in keys:
-        if key in data:
-            yield Trouble((key,), f"{key} has no effect here", because)
-
-
-def shown(value: object) -> str:
-    """A value of the file as messages quote it: short, without control characters."""
-    if isinstance(value, Mapping):
-        return "a map"
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    if value is None:
-        return "nothing"
-    text = "".join(c if c.isprintable() else " " for c in str(value)[:60])
-    return f"'{text}'" if len(str(value)) <= 40 else f"'{text[:37]}...'"
-
-
-def _fault(what: str, way_out: str = "") -> PydanticCustomError:
-    return PydanticCustomError("scenario", "{what}", {"what": what, "way_out": way_out})
 
 
 class Reader:
@@ -165,11 +53,11 @@ class TextOf(Reader):
 
     def read(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise _fault(f"{self.noun} is meant, not {shown(value)}")
+            raise fault(f"{self.noun} is meant, not {shown(value)}")
         if not value.strip():
-            raise _fault(f"{self.noun} is empty")
+            raise fault(f"{self.noun} is empty")
         if len(value) > self.most:
-            raise _fault(f"{self.noun} of {len(value):,} characters", f"at most {self.most:,}")
+            raise fault(f"{self.noun} of {len(value):,} characters", f"at most {self.most:,}")
         return value
 
     def json(self) -> dict[str, Any]:
@@ -183,7 +71,7 @@ class NameOf(Reader):
     def read(self, value: Any) -> str:
         text = str(value)
         if not text or text != text.strip() or len(text) > _MAX_NAME or not text.isprintable():
-            raise _fault(
+            raise fault(
                 f"{shown(text)} is no name",
                 f"a name has 1 to {_MAX_NAME} visible characters and no space at its ends",
             )
@@ -204,7 +92,7 @@ class FlagOf(Reader):
             return True
         if value in {"false", "False", "FALSE"}:
             return False
-        raise _fault(f"{shown(value)} is not true or false", "write true or false")
+        raise fault(f"{shown(value)} is not true or false", "write true or false")
 
     def json(self) -> dict[str, Any]:
         return {"type": "boolean"}
@@ -215,11 +103,11 @@ _PLAIN = re.compile(r"[+-]?(\d[\d_]{0,39})?(\.\d{0,40})?([eE][+-]?\d{1,3})?", re
 
 def _plain_number(value: Any, example: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _fault(f"a number is meant, not {shown(value)}", f"write a plain number such as {example}")
+        raise fault(f"a number is meant, not {shown(value)}", f"write a plain number such as {example}")
     text = str(value).strip()
     match = _PLAIN.fullmatch(text)
     if not match or not (match[1] or (match[2] and len(match[2]) > 1)):
-        raise _fault(f"{shown(text)} is not a number", f"write a plain number such as {example}")
+        raise fault(f"{shown(text)} is not a number", f"write a plain number such as {example}")
     return Fraction(Decimal(text.replace("_", "")))
 
 
@@ -233,9 +121,9 @@ class Whole(Reader):
     def read(self, value: Any) -> int:
         number = _plain_number(value, str(max(self.least, 1)))
         if number.denominator != 1:
-            raise _fault(f"{shown(value)} is not a whole number", f"write a count such as {max(self.least, 1)}")
+            raise fault(f"{shown(value)} is not a whole number", f"write a count such as {max(self.least, 1)}")
         if not self.least <= number <= self.most:
-            raise _fault(f"{shown(value)} is out of range", f"from {self.least:,} to {self.most:,}")
+            raise fault(f"{shown(value)} is out of range", f"from {self.least:,} to {self.most:,}")
         return int(number)
 
     def json(self) -> dict[str, Any]:
@@ -270,10 +158,10 @@ class Factor(Reader):
     def read(self, value: Any) -> float:
         number = float(_plain_number(value, "2.5"))
         if not math.isfinite(number):
-            raise _fault(f"{shown(value)} is too large a number")
+            raise fault(f"{shown(value)} is too large a number")
         wanted = self.bounds.broken(number, "ratio")
         if wanted:
-            raise _fault(f"{shown(value)} is out of range", f"write a number {wanted}")
+            raise fault(f"{shown(value)} is out of range", f"write a number {wanted}")
         return number
 
     def json(self) -> dict[str, Any]:
@@ -312,14 +200,14 @@ class FactOf(Reader):
     def number(self, value: Any) -> float | int:
         """The quantity in the unit of its kind."""
         if not isinstance(value, (str, int, float)) or isinstance(value, bool):
-            raise _fault(f"a quantity is meant, not {shown(value)}", f"such as {units.KINDS[self.kind].example}")
+            raise fault(f"a quantity is meant, not {shown(value)}", f"such as {units.KINDS[self.kind].example}")
         try:
             number = units.number(str(value), self.kind)
         except units.UnitError as error:
-            raise _fault(error.what, error.way_out) from None
+            raise fault(error.what, error.way_out) from None
         wanted = self.bounds.broken(number, self.kind)
         if wanted:
-            raise _fault(f"{shown(value)} is out of range", f"write a quantity {wanted}")
+            raise fault(f"{shown(value)} is out of range", f"write a quantity {wanted}")
         return number
 
     def json(self) -> dict[str, Any]:
@@ -346,7 +234,7 @@ class Quantity(Reader):
         else:
             number = fact.number(value)
         if self.is_whole and number != int(number):
-            raise _fault(f"{shown(value)} is not whole", f"write a count such as {units.KINDS[self.kind].example}")
+            raise fault(f"{shown(value)} is not whole", f"write a count such as {units.KINDS[self.kind].example}")
         return int(number) if self.is_whole else float(number)
 
     def json(self) -> dict[str, Any]:

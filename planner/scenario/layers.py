@@ -9,8 +9,9 @@ from pathlib import Path
 
 from planner import yaml_tree
 from planner.errors import Fault, ScenarioError, near
-from planner.scenario.fields import LONG_FORM, shown
+from planner.scenario.fields import LONG_FORM
 from planner.scenario.schema import Question, ScenarioFile
+from planner.scenario.section import shown
 from planner.scenario.shape import Fields, Items, Leaf, Names, Shape, below, known
 from planner.scenario.tree import Origin, Steps, Tree, from_node, merge, put, relayer, show, steps
 from planner.scenario.unsupported import fault_at

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,23 @@ from pydantic import ValidationError
 from planner.errors import Fault, ScenarioError, near
 from planner.facts.schema import Fact
 from planner.scenario import checks
-from planner.scenario.fields import NameOf, Section, Trouble, shown
-from planner.scenario.files import canonical, rebase
+from planner.scenario.fields import NameOf
+from planner.scenario.judge import judge, placed, read_error
 from planner.scenario.layers import (
-    FILE,
     Change,
     apply,
     contradictions,
     read_files,
     read_overrides,
     read_sets,
-    shape_at,
 )
 from planner.scenario.schema import Question, Scenario, Sweep
-from planner.scenario.shape import known
+from planner.scenario.section import Section, shown
 from planner.scenario.tree import Steps, Tree, prune, show, steps
 from planner.scenario.unsupported import fault_at, unsupported
 
 BASE = "base"
 _MAX_AXIS = 10_000
-_MAX_LISTED = 200
 _MAX_VALUES = 200_000
 
 
@@ -56,10 +52,10 @@ def load(
     if sum(1 for _ in merged.walk()) > _MAX_VALUES:
         raise ScenarioError(Fault(f"more than {_MAX_VALUES:,} values", "split the scenario", file=merged.origin.file))
     file = _File.of(merged, base_dir, faults)
-    base = _checked(file.base, base_dir)
+    base = judge(file.base, base_dir)
     faults.extend(base.faults)
     for name in file.variants:
-        faults.extend(_only_there(name, _checked(file.tree(name, faults), base_dir).faults, base.faults))
+        faults.extend(_only_there(name, judge(file.tree(name, faults), base_dir).faults, base.faults))
     faults.extend(_swept(file, base_dir, base.faults))
     name = variant or BASE
     if name != BASE and name not in file.variants:
@@ -70,7 +66,7 @@ def load(
     changes = read_sets(sets, base_dir, faults)
     for change in changes:
         tree = apply(tree, change, faults)
-    asked = _checked(prune(tree), base_dir) if changes or name != BASE else base
+    asked = judge(prune(tree), base_dir) if changes or name != BASE else base
     faults.extend(asked.faults)
     if faults or asked.question is None:
         raise ScenarioError(*_once(faults))
@@ -161,80 +157,6 @@ def _variants(tree: Tree, changes: Mapping[str, Any], faults: list[Fault]) -> di
     return made
 
 
-# -- checking one question ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """A merged tree, its typed question where it has no fault, and its faults."""
-
-    tree: Tree
-    question: Question | None
-    faults: tuple[Fault, ...]
-
-
-def _checked(tree: Tree, base_dir: Path) -> _Checked:
-    tree = canonical(rebase(tree, base_dir))
-    data = tree.plain()
-    assert isinstance(data, dict)
-    named = list(islice(checks.names(tree, base_dir), _MAX_LISTED))
-    faults = [one for one in named if isinstance(one, Fault)]
-    found = [one for one in named if isinstance(one, Trouble)]
-    unknown = {trouble.loc for trouble in found}
-    found.extend(one for one in islice(checks.sections(data), _MAX_LISTED) if one.loc not in unknown)
-    question = None
-    try:
-        question = Question.model_validate(data)
-    except ValidationError as error:
-        found[:0] = _read_error(error)
-    else:
-        found.extend(checks.values(question))
-    faults.extend(_placed(tree, trouble) for trouble in found)
-    faults.sort(key=lambda f: (f.file, f.line or 0, f.col or 0))
-    return _Checked(tree, question, tuple(faults))
-
-
-def _read_error(error: ValidationError) -> Iterator[Trouble]:
-    """Pydantic's lines in planner's words; of very many only the first."""
-    lines = error.errors(include_url=False)
-    if len(lines) > _MAX_LISTED:
-        yield Trouble((), f"{len(lines):,} values are wrong, of which {_MAX_LISTED} are listed")
-    for line in lines[:_MAX_LISTED]:
-        loc, context = line["loc"], line.get("ctx", {})
-        match line["type"]:
-            case "scenario":
-                yield Trouble(loc, context["what"], context["way_out"])
-            case "missing":
-                yield Trouble(loc[:-1], f"{loc[-1]} is missing")
-            case "extra_forbidden":
-                parent = shape_at(loc[:-1], FILE)
-                hint = near(str(loc[-1])[:100], known(parent) if parent else ())
-                yield Trouble(loc, f"unknown key {shown(loc[-1])}{hint}")
-            case "literal_error":
-                choices = str(context.get("expected")).replace(" or ", ", ").replace("'", "").split(", ")
-                hint = near(str(line["input"])[:100], choices)
-                yield Trouble(loc, f"{shown(line['input'])} is not one of the known values{hint}")
-            case "dict_type":
-                yield Trouble(loc, f"a map of names is meant, not {shown(line['input'])}", "write name: value lines")
-            case "tuple_type" | "list_type":
-                yield Trouble(loc, f"a list is meant, not {shown(line['input'])}", "write it in brackets: [...]")
-            case _:
-                yield Trouble(loc, line["msg"])
-
-
-def _placed(tree: Tree, trouble: Trouble) -> Fault:
-    """A trouble with the place of the nearest value that stands in the file."""
-    at_key = trouble.loc[-1:] == ("[key]",) or trouble.what.startswith("unknown key")
-    loc = tuple(step for step in trouble.loc if step != "[key]")
-    for n in range(len(loc), -1, -1):
-        here = tree.at(loc[:n])
-        if here is not None:
-            is_inside = n < len(loc) or trouble.what.endswith(("is missing", "are missing"))
-            fault = fault_at(here, loc, trouble.what, trouble.way_out, at_key=at_key or is_inside)
-            return replace(fault, path=show(loc))
-    raise AssertionError("the top of a tree has a place")
-
-
 def _only_there(name: str, found: Sequence[Fault], base: Sequence[Fault]) -> Iterator[Fault]:
     """The faults of a variant that the base has not, said to be in that variant where their place does not tell."""
     for fault in found:
@@ -249,8 +171,8 @@ def _swept(file: _File, base_dir: Path, base: Sequence[Fault]) -> Iterator[Fault
     try:
         Sweep.model_validate(file.sweep.plain())
     except ValidationError as error:
-        for trouble in _read_error(error):
-            yield _placed(Tree({"sweep": file.sweep}, file.sweep.origin), replace(trouble, loc=("sweep", *trouble.loc)))
+        for trouble in read_error(error):
+            yield placed(Tree({"sweep": file.sweep}, file.sweep.origin), replace(trouble, loc=("sweep", *trouble.loc)))
         return
     axes = file.sweep.keys["axes"].keys
     for text, axis in axes.items():
@@ -270,7 +192,7 @@ def _swept(file: _File, base_dir: Path, base: Sequence[Fault]) -> Iterator[Fault
             if faults:
                 yield from faults
                 break
-            yield from (fault for fault in _checked(prune(tree), base_dir).faults if fault not in base)
+            yield from (fault for fault in judge(prune(tree), base_dir).faults if fault not in base)
 
 
 def _once(faults: Sequence[Fault]) -> list[Fault]:

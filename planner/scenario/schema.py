@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from planner.errors import Fault, Notice
-from planner.scenario.fields import Name, Section, Text, Title, Trouble, Whole
+from planner.scenario.fields import Name, Text, Title, Whole
+from planner.scenario.section import Section, Trouble
 from planner.scenario.sections_cost import CostSpec, Goal, Period, RunSpec, Site, SiteShare
 from planner.scenario.sections_fleet import CountRange, Deploy, FleetSpec, Pool, Survive
 from planner.scenario.sections_traffic import Dist, Limit, Sessions, Slo, TrafficClass, Turns

@@ -8,21 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from planner.facts.schema import Fact
-from planner.scenario.fields import (
-    Bounds,
-    FactOf,
-    Factor,
-    Name,
-    Quantity,
-    Seconds,
-    SecondsOrNone,
-    Section,
-    Share,
-    Text,
-    Trouble,
-    Whole,
-    idle,
-)
+from planner.scenario.fields import Bounds, FactOf, Factor, Name, Quantity, Seconds, SecondsOrNone, Share, Text, Whole
+from planner.scenario.section import Section, Trouble, idle
 
 _Usd = Annotated[float, Quantity("money", Bounds(least=0.0))]
 _Pue = Annotated[Fact, FactOf("ratio", Bounds(least=1.0, most=5.0))]

@@ -8,21 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from planner.facts.schema import Fact
-from planner.scenario.fields import (
-    Bounds,
-    Count,
-    FactOf,
-    Name,
-    Quantity,
-    Section,
-    Share,
-    Text,
-    Trouble,
-    Whole,
-    idle,
-    needs,
-    troubles,
-)
+from planner.scenario.fields import Bounds, Count, FactOf, Name, Quantity, Share, Text, Whole
+from planner.scenario.section import Section, Trouble, idle, needs, troubles
 
 _DEGREES = ("tp", "pp", "dp")
 _ChunkTokens = Annotated[int, Quantity("tokens", Bounds(least=1.0, most=1e7), is_whole=True, bare_unit="tok")]

@@ -8,22 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.scenario.fields import (
-    Bounds,
-    Factor,
-    Flag,
-    Quantity,
-    Seconds,
-    SecondsOrNone,
-    Section,
-    Share,
-    Text,
-    Tokens,
-    Trouble,
-    Whole,
-    idle,
-    needs,
-)
+from planner.scenario.fields import Bounds, Factor, Flag, Quantity, Seconds, SecondsOrNone, Share, Text, Tokens, Whole
+from planner.scenario.section import Section, Trouble, idle, needs
 
 Metric = Literal["ttft", "tpot", "itl", "e2e", "queue"]
 Quantile = Literal["p50", "p90", "p95", "p99"]

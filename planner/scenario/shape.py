@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from planner.scenario.fields import LONG_FORM, FactOf, Quantity, Reader, Section
+from planner.scenario.fields import LONG_FORM, FactOf, Quantity, Reader
+from planner.scenario.section import Section
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,120 @@
+"""`planner check`: validate scenarios, say what each asks, and list what this version does not act on."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli import output
+from planner.errors import Fault, Notice, ScenarioError
+
+if TYPE_CHECKING:
+    from planner.scenario import Scenario
+
+EPILOG = """\b
+Examples:
+  planner check scenarios/*.yaml
+  planner check my-fleet.yaml -s nvidia_only --set run.seeds=1 --resolved
+"""
+
+
+@click.command("check", epilog=EPILOG)
+@click.argument("files", metavar="SCENARIO...", nargs=-1, required=True)
+@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file; repeatable.")
+@click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
+@click.option("--resolved", is_flag=True, help="Print the merged file, each value with where it came from.")
+@output.verb("planner.check/1")
+def command(
+    files: tuple[str, ...],
+    names: tuple[str, ...],
+    is_all: bool,
+    sets: tuple[str, ...],
+    resolved: bool,
+    *,
+    to: output.Settings,
+) -> None:
+    """Validate each SCENARIO (a file, or - for stdin); every variant and every value of a sweep is checked."""
+    scenarios: list[tuple[str, Scenario]] = []
+    faults: list[Fault] = []
+    for file in files:
+        try:
+            scenarios.extend((file, scenario) for scenario in _load(file, names, is_all, sets))
+        except ScenarioError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise ScenarioError(*dict.fromkeys(faults))
+    result = {"scenarios": [_as_json(file, scenario, resolved) for file, scenario in scenarios]}
+    blocks = [_resolved(file, s, len(scenarios)) if resolved else _summary(file, s) for file, s in scenarios]
+    inputs = f"sha256:{scenarios[0][1].digest()}" if len(scenarios) == 1 else None
+    output.reply("planner.check/1", result, "\n\n".join(blocks), to, warnings=_warnings(scenarios), inputs=inputs)
+
+
+def _load(file: str, names: tuple[str, ...], is_all: bool, sets: tuple[str, ...]) -> list[Scenario]:
+    """The scenarios of a file that are asked for; the faults of all of them in one error."""
+    from planner import scenario
+
+    text = _stdin() if file == "-" else None
+    if is_all:
+        names = scenario.variants(file, stdin_text=text)
+    loaded: list[Scenario] = []
+    faults: list[Fault] = []
+    for name in names or (None,):
+        try:
+            loaded.append(scenario.load(file, sets=sets, variant=name, stdin_text=text))
+        except ScenarioError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise ScenarioError(*faults)
+    return loaded
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ScenarioError(Fault(f"not UTF-8 text (byte {error.start})", file="<stdin>")) from None
+
+
+def _warnings(scenarios: list[tuple[str, Scenario]]) -> list[Notice]:
+    """What is not acted on and what serves nothing, once each."""
+    found: dict[Notice, None] = {}
+    for file, scenario in scenarios:
+        for fault in scenario.unsupported:
+            found[Notice("unsupported", f"{fault} (planner run refuses it)")] = None
+        for notice in scenario.notices:
+            found[Notice(notice.code, f"{file}: {notice.message}")] = None
+    return list(found)
+
+
+def _as_json(file: str, scenario: Scenario, is_resolved: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "file": file,
+        "scenario": scenario.name,
+        "title": scenario.title,
+        "question": scenario.question,
+        "digest": f"sha256:{scenario.digest()}",
+        "classes": list(scenario.traffic),
+        "pools": list(scenario.fleet.pools),
+        "variants": {name: list(overrides) for name, overrides in scenario.variants.items()},
+        "unsupported": [fault.path for fault in scenario.unsupported],
+    }
+    if is_resolved:
+        made["resolved"] = scenario.resolved()
+        made["origins"] = {path: str(origin) for path, origin in scenario.origins.items()}
+    return made
+
+
+def _resolved(file: str, scenario: Scenario, n: int) -> str:
+    from planner.scenario.dump import to_yaml
+
+    head = f"# {output.plain(file)}, scenario {scenario.name}\n" if n > 1 else ""
+    return head + to_yaml(scenario.tree, origins=True).rstrip("\n")
+
+
+def _summary(file: str, scenario: Scenario) -> str:
+    from planner.scenario import summary
+
+    return summary.text(scenario, file)
