@@ -1,120 +1,121 @@
-"""JSON Schema (draft 2020-12) of catalogue files, for editors, made from the tables that read them."""
+"""JSON Schema of catalogue files, made from the tables of the schema, for editors that complete keys while one types."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from planner import units
 from planner.facts import schema
 from planner.facts.fact import GRADES
-from planner.facts.schema import Key, Member, Section
+from planner.facts.keys import Key, Member, Section
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_NUMBER = r"[+-]?[0-9][0-9_]*(\.[0-9]*)?([eE][+-]?[0-9]+)?"
-_TEXTS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-_KINDS: dict[str, tuple[Sequence[Key | Section], tuple[str, ...]]] = {
-    "chips": (schema.CHIP, ("title", "vendor", "status", "engine")),
-    "racks": (schema.RACK, ("title", "chip")),
-    "models": (schema.MODEL, ("hf_id", "aliases")),
-    "engines": (schema.ENGINE, ("title",)),
-    "serving": (schema.SERVING, ("title",)),
-    "sites": (schema.SITE, ("title",)),
+FILES: dict[str, tuple[tuple[Key | Section, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "chip": (schema.CHIP, ("title",), ("vendor", "status", "engine")),
+    "rack": (schema.RACK, ("title", "chip"), ()),
+    "model": (schema.MODEL, (), ("hf_id", "aliases")),
+    "engine": (schema.ENGINE, ("title",), ()),
+    "serving": (schema.SERVING, ("title",), ()),
+    "site": (schema.SITE, ("title",), ()),
 }
-"""Kind of file -> the table of its facts, and its keys that are plain text."""
-
-
-def quantity(kind: str) -> dict[str, Any]:
-    """A quantity in its short form: text with one of the units of its kind, or a number where that is right."""
-    spec = units.KINDS[kind]
-    names = "|".join(re.escape(unit) for unit in spec.units)
-    is_bare = "?" if spec.is_bare else ""
-    text = {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*({names}){is_bare}\s*$", "examples": [spec.example]}
-    return {"anyOf": [text, {"type": "number"}]} if spec.is_bare else text
-
-
-def long_form(value: dict[str, Any]) -> dict[str, Any]:
-    """The long form of a value: with range, grade, sources and what others say."""
-    alternative = {
-        "type": "object",
-        "properties": {"value": value, "source": _TEXTS, "note": {"type": "string"}},
-        "required": ["value"],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {
-            "value": {"anyOf": [value, {"type": "null"}]},
-            "low": value,
-            "high": value,
-            "default": {**value, "description": "Stands in for an undisclosed value."},
-            "unit": {"type": "string", "description": "What is counted."},
-            "grade": {"enum": list(GRADES)},
-            "range_grade": {"enum": list(GRADES)},
-            "source": _TEXTS,
-            "note": {"type": "string"},
-            "alternatives": {"type": "array", "items": alternative},
-        },
-        "additionalProperties": False,
-    }
+"""Kind of file -> its facts, the texts that it must have, the texts that it may have."""
 
 
 def catalog() -> dict[str, Any]:
-    """The schema of a chip, rack, model, engine, serving or site file; its key `schema` says which it is."""
-    kinds = [
-        {
-            "title": kind,
-            **_mapping(keys, {"schema": {"const": f"{kind}/1"}, **dict.fromkeys(texts, _TEXTS)}),
-        }
-        for kind, (keys, texts) in _KINDS.items()
-    ]
-    return {"$schema": DIALECT, "title": "planner catalogue file", "type": "object", "oneOf": kinds}
+    """The schema of every kind of file that a person may write, under `$defs`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Facts that planner reads",
+        "$defs": {kind: _file(*parts) for kind, parts in FILES.items()},
+        "anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in FILES],
+    }
 
 
-def _mapping(keys: Sequence[Key | Section], more: dict[str, Any]) -> dict[str, Any]:
-    properties = dict(more)
-    required = ["schema"] if "schema" in more else []
+def _file(keys: Sequence[Key | Section], needed: Sequence[str], optional: Sequence[str]) -> dict[str, Any]:
+    whole = _section(keys)
+    texts: dict[str, Any] = {name: {"type": "string"} for name in ("schema", *needed, *optional)}
+    if "aliases" in texts:
+        texts["aliases"] = {"type": ["string", "array"], "items": {"type": "string"}}
+    whole["properties"] = texts | whole["properties"]
+    whole["required"] = [*needed, *whole["required"]]
+    return whole
+
+
+def _section(keys: Sequence[Key | Section]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
     for key in keys:
         if isinstance(key, Section):
-            properties[key.key] = {"description": key.doc, **_mapping(key.keys, {})}
+            properties[key.key] = _section(key.keys) | {"description": key.doc}
+            is_needed = any(inner.is_needed for inner in key.keys)
         else:
-            properties[key.key] = {"description": key.doc, **_fact(key)}
-        if isinstance(key, Section) or key.is_needed:
+            properties[key.key] = _fact(key) | {"description": _words(key)}
+            is_needed = key.is_needed
+        if is_needed:
             required.append(key.key)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": "object", "additionalProperties": False, "properties": properties, "required": required}
 
 
 def _fact(key: Key) -> dict[str, Any]:
     if key.kind == "group":
-        members = {member.key: _member(member) for member in key.members}
-        about = {name: part for name, part in long_form({})["properties"].items() if name in _GROUP_META}
-        needed = [member.key for member in key.members if member.is_needed]
-        return {
-            "type": "object",
-            "properties": {**members, **about},
-            "required": needed,
-            "additionalProperties": False,
-        }
-    value = _value(key.kind)
-    forms = [value, long_form(value)]
-    return {"anyOf": [*forms, {"type": "null"}] if key.may_be_null else forms}
+        return _group(key.members)
+    value = _value(key.kind, may_be_null=key.may_be_null)
+    nullable = _value(key.kind, may_be_null=True)
+    long = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"value": nullable, "low": value, "high": value, "default": value, "unit": {"type": "string"}}
+        | _how_known()
+        | {
+            "alternatives": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {"value": nullable, "source": _SOURCE, "note": {"type": "string"}},
+                    "required": ["value"],
+                },
+            }
+        },
+        "required": ["value"],
+    }
+    return {"anyOf": [value, long]}
 
 
-def _member(member: Member) -> dict[str, Any]:
-    value = _value(member.kind)
-    return {"anyOf": [value, {"type": "null"}]} if member.may_be_null else value
-
-
-_GROUP_META = ("grade", "range_grade", "source", "note", "alternatives")
-
-
-def _value(kind: str) -> dict[str, Any]:
-    if kind in units.KINDS:
-        return quantity(kind)
+def _group(members: Sequence[Member]) -> dict[str, Any]:
+    properties = {member.key: _value(member.kind, may_be_null=member.may_be_null) for member in members}
     return {
-        "bool": {"type": "boolean"},
-        "texts": _TEXTS,
-        "date": {"type": "string", "format": "date"},
-        "formats": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-    }.get(kind, {"type": "string"})
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties | _how_known(),
+        "required": [member.key for member in members if member.is_needed],
+    }
+
+
+_SOURCE: dict[str, Any] = {"type": ["string", "array"], "items": {"type": "string"}}
+
+
+def _how_known() -> dict[str, Any]:
+    grade = {"enum": list(GRADES)}
+    return {"grade": grade, "range_grade": grade, "source": _SOURCE, "note": {"type": "string"}}
+
+
+def _value(kind: str, *, may_be_null: bool) -> dict[str, Any]:
+    """What an editor sees: plain numbers are numbers there, quantities are text."""
+    types: list[str]
+    if kind == "bool":
+        types = ["boolean"]
+    elif kind == "texts":
+        return {"type": ["string", "array"], "items": {"type": "string"}}
+    elif kind == "formats":
+        text = {"type": ["string", "null"]}
+        return {"type": "object", "additionalProperties": False, "properties": {"experts": text, "rest": text}}
+    else:
+        types = ["string", "number"] if kind in units.KINDS and units.KINDS[kind].is_bare else ["string"]
+    return {"type": [*types, "null"] if may_be_null else types if len(types) > 1 else types[0]}
+
+
+def _words(key: Key) -> str:
+    if key.kind not in units.KINDS:
+        return key.doc
+    return f"{key.doc} Such as {units.KINDS[key.kind].example}; in memory {key.attr}."
