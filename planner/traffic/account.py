@@ -80,7 +80,7 @@ def _arrivals(texts: pl.Series, unit: Unit, source: Source) -> pl.Series:
     """
     import polars as pl
 
-    if unit not in ("iso", "iso|s"):
+    if unit != "iso" and unit != "iso|s":  # noqa: PLR1714 (so that the type narrows)
         return nanoseconds(texts, unit)
     times, zoned = iso_nanoseconds(texts)
     n_zoned = int(zoned.sum())
@@ -167,7 +167,11 @@ def _nothing_left(
     rows_read: int, rejected: dict[str, int], bad_lines: tuple[int, ...], source: Source, format: str
 ) -> Exception:
     if not rows_read:
-        return source.refuse("the trace has no rows", f"it was read as {format}: at least one row is needed below the header")
+        return source.refuse(
+            "the trace has no rows", f"it was read as {format}: at least one row is needed below the header"
+        )
     counts = ", ".join(f"{n:,} {reason} ({REASONS[reason]})" for reason, n in rejected.items())
     way_out = f"read as {format}; is that the right format, and the right file?"
-    return source.refuse(f"no usable row among {rows_read:,}: {counts}", way_out, line=bad_lines[0] if bad_lines else None)
+    return source.refuse(
+        f"no usable row among {rows_read:,}: {counts}", way_out, line=bad_lines[0] if bad_lines else None
+    )

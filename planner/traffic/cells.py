@@ -16,7 +16,8 @@ from planner.traffic.schema import MAX_TOKENS
 if TYPE_CHECKING:
     import polars as pl
 
-Unit = Literal["iso", "s", "ms", "us", "ns", "iso|s"]
+Tick = Literal["s", "ms", "us", "ns"]
+Unit = Literal["s", "ms", "us", "ns", "iso", "iso|s"]
 DIGITS = {"s": 9, "ms": 6, "us": 3, "ns": 0}
 """Decimal places from the unit to a nanosecond."""
 
@@ -60,7 +61,7 @@ def _one_count(text: str) -> int | None:
     return int(value)
 
 
-def nanoseconds(texts: pl.Series, unit: Literal["s", "ms", "us", "ns"]) -> pl.Series:
+def nanoseconds(texts: pl.Series, unit: Tick) -> pl.Series:
     """Nanoseconds as Int64 of a clock that counts `unit`s; null where the text is no time or is negative.
 
     Digits beyond the nanosecond are rounded, half up.

@@ -126,7 +126,7 @@ def _quoted(
 
 
 def _spanning(texts: pl.Series, ix: int, separator: str, width: int) -> tuple[list[str] | None, int]:
-    """The row that starts at `ix` with a quote left open and ends some lines on, and how many further lines it takes."""
+    """The row that starts at `ix`, leaves a quote open and ends some lines on, and how many further lines it takes."""
     joined = texts[ix]
     for n_more in range(1, min(_MAX_SPAN, texts.len() - ix)):
         following = texts[ix + n_more]

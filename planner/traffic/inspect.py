@@ -56,7 +56,9 @@ def _of_requests(trace: Trace) -> dict[str, Any]:
     for name in ("class", "model"):
         if name in requests.columns:
             counted = requests[name].fill_null("").value_counts(sort=True).head(50)
-            figures[f"by_{name}"] = {str(key): int(n) for key, n in sorted(counted.iter_rows(), key=lambda p: (-p[1], p[0]))}
+            figures[f"by_{name}"] = {
+                str(key): int(n) for key, n in sorted(counted.iter_rows(), key=lambda p: (-p[1], p[0]))
+            }
     return figures | _arrivals(requests)
 
 

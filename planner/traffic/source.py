@@ -62,7 +62,9 @@ def load(path: str | Path) -> Source:
         raise TrafficError(Fault("compressed twice", "decompress it once", file=name))
     for magic, kind in _PACKED.items():
         if data.startswith(magic):
-            raise TrafficError(Fault(f"it is {kind}", "unpack it to CSV, JSON lines or Parquet (gzip is read)", file=name))
+            raise TrafficError(
+                Fault(f"it is {kind}", "unpack it to CSV, JSON lines or Parquet (gzip is read)", file=name)
+            )
     for mark, kind in _WIDE.items():
         if data.startswith(mark):
             raise TrafficError(Fault(f"its text is {kind}", "save it as UTF-8", file=name))
@@ -127,7 +129,9 @@ def _gunzip(data: bytes, name: str) -> bytes:
                 n_out += len(chunk)
                 if n_out > MAX_BYTES or (n_out > _SMALL_BYTES and n_out > MAX_GZIP_RATIO * len(data)):
                     what = f"{len(data):,} bytes of gzip unpack to more than {n_out:,}"
-                    raise TrafficError(Fault(what, "if it is a real trace, unpack it first and name the plain file", file=name))
+                    raise TrafficError(
+                        Fault(what, "if it is a real trace, unpack it first and name the plain file", file=name)
+                    )
                 if not chunk and not pending:
                     break
             if not unpack.eof:

@@ -55,6 +55,9 @@ def _unknown(columns: Sequence[str], source: Source) -> tuple[str, str]:
     n_lacking, best = min(nearest, key=lambda pair: pair[0])
     if 0 < n_lacking < 3:
         lacks = ", ".join(map(repr, best.layout.lacks(columns)))
-        return f"no known trace format has these {what}: {listed}", f"for {best.name} it lacks {lacks}; formats: {', '.join(FORMATS)}"
+        return (
+            f"no known trace format has these {what}: {listed}",
+            f"for {best.name} it lacks {lacks}; formats: {', '.join(FORMATS)}",
+        )
     way_out = f"write arrival_s, input_tokens, output_tokens; formats: {', '.join(FORMATS)}"
     return f"no known trace format has these {what}: {listed}", way_out

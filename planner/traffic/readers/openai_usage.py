@@ -18,7 +18,12 @@ from planner.traffic.schema import REASONS, Trace, request_schema
 from planner.traffic.source import Source
 
 DAY_S = 86_400
-_COUNTS = {"n": "num_model_requests", "input": "input_tokens", "output": "output_tokens", "cached": "input_cached_tokens"}
+_COUNTS = {
+    "n": "num_model_requests",
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "input_cached_tokens",
+}
 _KEYS = ("project_id", "user_id", "api_key_id", "model", "batch", "service_tier")
 
 
@@ -54,11 +59,17 @@ class UsageReader:
         import polars as pl
 
         if wanted.class_column or wanted.model_column:
-            raise source.refuse("a usage export has no requests to map to classes", "take class_column and model_column away")
+            raise source.refuse(
+                "a usage export has no requests to map to classes", "take class_column and model_column away"
+            )
         pages, bad = _pages(source)
         buckets = [bucket for page in pages for bucket in page.buckets]
         if not buckets:
-            raise source.refuse("no bucket of usage in it", "export usage of completions, by day or by hour", line=bad[0] if bad else None)
+            raise source.refuse(
+                "no bucket of usage in it",
+                "export usage of completions, by day or by hour",
+                line=bad[0] if bad else None,
+            )
         rejected, kept = _judge(buckets)
         if bad:
             rejected = {"bad_line": len(bad), **rejected}
@@ -66,7 +77,9 @@ class UsageReader:
         totals = _totals(buckets, kept)
         if not totals["n_requests"]:
             counts = ", ".join(f"{n:,} {reason}" for reason, n in rejected.items()) or "no requests in any"
-            raise source.refuse(f"no usable row among {rows_read:,}: {counts}", "export a time in which there was usage")
+            raise source.refuse(
+                f"no usable row among {rows_read:,}: {counts}", "export a time in which there was usage"
+            )
         return Trace(
             requests=pl.DataFrame(schema=dict(list(request_schema().items())[:3])),
             format=self.name,
@@ -114,7 +127,9 @@ def _buckets(items: list[dict[str, Any]], source: Source) -> Iterator[Bucket]:
         start, end = item.get("start_time"), item.get("end_time")
         whole = all(isinstance(t, int) and not isinstance(t, bool) and 0 <= t < 2**40 for t in (start, end))
         if not whole or end <= start:  # type: ignore[operator]
-            raise source.refuse(f"a bucket from {start!r} to {end!r}", "start_time and end_time are whole epoch seconds, in order")
+            raise source.refuse(
+                f"a bucket from {start!r} to {end!r}", "start_time and end_time are whole epoch seconds, in order"
+            )
         rows = item.get("results")
         fields = [*_COUNTS.values(), *_KEYS]
         texts = [
@@ -133,7 +148,9 @@ def _csv_page(source: Source) -> tuple[list[Page], list[int]]:
     bad = list(table.bad_lines)
     for row in table.frame.iter_rows(named=True):
         stamps = [row.get(place.get(name, ""), "") or "" for name in ("start_time", "end_time")]
-        if not all(stamp.isascii() and stamp.isdigit() and len(stamp) < 13 for stamp in stamps) or int(stamps[1]) <= int(stamps[0]):
+        if not all(stamp.isascii() and stamp.isdigit() and len(stamp) < 13 for stamp in stamps) or int(
+            stamps[1]
+        ) <= int(stamps[0]):
             bad.append(row["line"])
             continue
         rows = by_bucket.setdefault((int(stamps[0]), int(stamps[1])), [])
@@ -205,7 +222,9 @@ def _union_s(buckets: list[Bucket]) -> int:
 
 
 def _warnings(pages: list[Page], totals: dict[str, Any]) -> Iterator[Notice]:
-    yield Notice("no_arrival_times", "sums by bucket, no arrivals: a class needs arrivals, rate, input and output of its own")
+    yield Notice(
+        "no_arrival_times", "sums by bucket, no arrivals: a class needs arrivals, rate, input and output of its own"
+    )
     last = max(pages, key=lambda page: max((bucket.end_s for bucket in page.buckets), default=0))
     if last.has_more:
         yield Notice("has_more", "the last page says that more follow: this is not the whole")

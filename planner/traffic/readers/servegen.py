@@ -50,18 +50,26 @@ class ServegenReader:
         import polars as pl
 
         if wanted.class_column or wanted.model_column:
-            raise source.refuse("rate windows have no columns of classes or models", "take class_column and model_column away")
+            raise source.refuse(
+                "rate windows have no columns of classes or models", "take class_column and model_column away"
+            )
         table = csv_rows.read(source, has_header=False, n_fields=len(_FIELDS))
         frame = table.frame.rename({str(k): name for k, name in enumerate(_FIELDS)})
         frame = frame.with_columns(
             nanoseconds(frame["start"], "s").alias("time"),
-            pl.when(pl.col("rate").str.contains(_RATE)).then(pl.col("rate")).cast(pl.Float64, strict=False).alias("n_rate"),
+            pl.when(pl.col("rate").str.contains(_RATE))
+            .then(pl.col("rate"))
+            .cast(pl.Float64, strict=False)
+            .alias("n_rate"),
         )
         windows, rejected = _judge(frame, len(table.bad_lines))
         rows_read = frame.height + len(table.bad_lines)
         if not windows.height:
             counts = ", ".join(f"{n:,} {reason}" for reason, n in rejected.items()) or "none"
-            raise source.refuse(f"no usable window among {rows_read:,} rows: {counts}", "a window is start_s,rate,cv,family,shape,scale_s")
+            raise source.refuse(
+                f"no usable window among {rows_read:,} rows: {counts}",
+                "a window is start_s,rate,cv,family,shape,scale_s",
+            )
         warnings = []
         if out_of_order := int((windows["time"] < windows["time"].cum_max()).sum()):
             warnings.append(Notice("unsorted", f"{out_of_order:,} windows came after a later one; sorted by start"))

@@ -55,7 +55,9 @@ class TableReader:
         Raises:
             TrafficError: needed columns are absent or stand twice, or no row is a request.
         """
-        raw = {"csv": _from_csv, "json": _from_json, "parquet": _from_parquet}[source.container](source, self.layout, wanted)
+        raw = {"csv": _from_csv, "json": _from_json, "parquet": _from_parquet}[source.container](
+            source, self.layout, wanted
+        )
         return account(raw, source=source, format=self.name)
 
 
@@ -82,7 +84,9 @@ def _pick(layout: Layout, columns: Sequence[str], source: Source, wanted: Wanted
     lacking = layout.lacks(columns)
     if lacking:
         listed = ", ".join(columns[:20]) or "none"
-        raise source.refuse(f"no column {' and no column '.join(map(repr, lacking))}, which {layout.name} needs", f"it has: {listed}")
+        raise source.refuse(
+            f"no column {' and no column '.join(map(repr, lacking))}, which {layout.name} needs", f"it has: {listed}"
+        )
     spelt: dict[str, list[str]] = {}
     for column in columns:
         spelt.setdefault(column.casefold(), []).append(column)
@@ -106,7 +110,9 @@ def _pick(layout: Layout, columns: Sequence[str], source: Source, wanted: Wanted
         if name is None:
             continue
         if len(spelt[name.casefold()]) > 1:
-            raise source.refuse(f"column {name!r} stands twice", "name each column once, so that it is clear which is meant")
+            raise source.refuse(
+                f"column {name!r} stands twice", "name each column once, so that it is clear which is meant"
+            )
         found[role] = spelt[name.casefold()][0]
     for role, name in (("class", wanted.class_column), ("model", wanted.model_column)):
         if name is not None and role not in found:
@@ -180,7 +186,9 @@ def _page_notes(envelope: dict[str, Any] | None) -> tuple[Notice, ...]:
         return ()
     page, pages = envelope.get("page"), envelope.get("total_pages")
     more = envelope.get("has_more") is True or (isinstance(page, int) and isinstance(pages, int) and pages > 1)
-    return (Notice("has_more", "the file is one page of several: the rest of the requests is elsewhere"),) if more else ()
+    return (
+        (Notice("has_more", "the file is one page of several: the rest of the requests is elsewhere"),) if more else ()
+    )
 
 
 def cell_text(value: Any, *, is_count: bool) -> str | None:

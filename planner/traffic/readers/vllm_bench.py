@@ -27,7 +27,9 @@ class VllmBenchReader:
 
     def sniff(self, columns: Sequence[str]) -> bool:
         """Whether a JSON object with these keys is such a result, be it with its detailed lists or without."""
-        return {"input_lens", "output_lens"} <= set(columns) or {"request_throughput", "total_input_tokens"} <= set(columns)
+        return {"input_lens", "output_lens"} <= set(columns) or {"request_throughput", "total_input_tokens"} <= set(
+            columns
+        )
 
     def read(self, source: Source, wanted: Wanted) -> Trace:
         """The requests that the benchmark sent.
@@ -38,10 +40,14 @@ class VllmBenchReader:
         import polars as pl
 
         if wanted.class_column or wanted.model_column:
-            raise source.refuse("a benchmark result has no columns of classes or models", "take class_column and model_column away")
+            raise source.refuse(
+                "a benchmark result has no columns of classes or models", "take class_column and model_column away"
+            )
         whole = json_rows.document(source)
         if not isinstance(whole, dict):
-            raise source.refuse("it is not one JSON object", "split a file of several results: each has a clock of its own")
+            raise source.refuse(
+                "it is not one JSON object", "split a file of several results: each has a clock of its own"
+            )
         lacking = [name for name in _LISTS if not isinstance(whole.get(name), list)]
         if lacking:
             what = f"the result has no list {', '.join(map(repr, lacking))}"
@@ -50,7 +56,9 @@ class VllmBenchReader:
         lengths = {name: len(whole[name]) for name in names}
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
-            raise source.refuse(f"its lists are of unlike lengths: {shown}", "which entries belong together cannot be known")
+            raise source.refuse(
+                f"its lists are of unlike lengths: {shown}", "which entries belong together cannot be known"
+            )
         columns = {
             role: pl.Series([cell_text(v, is_count=role != "arrival") for v in whole[name]], dtype=pl.String)
             for role, name in zip(("arrival", "input", "output"), _LISTS, strict=True)
