@@ -131,7 +131,8 @@ impl Replica {
     pub fn wake(&mut self, now: u64, desk: &mut Desk<'_>) -> Option<u64> {
         let planned = self.running.as_ref().map(|run| run.planned);
         let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
-        let mut is_changed = has_chunks || planned.is_none();
+        // Before any sequence leaves: one whose window fills with its last token has grown until now.
+        let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || planned.is_none();
         while let Some(&Reverse((end, slot))) = self.decoding.peek() {
             if end != self.counter {
                 break;
@@ -144,17 +145,20 @@ impl Replica {
         if has_chunks {
             self.take_chunks(now, desk);
         }
-        is_changed |= self.pass_kinks(desk.slab);
         self.form_step(now, is_changed, desk)
     }
 
-    /// Time is up at `end_ns`: count the steps that are done by then.
+    /// Time is up at `end_ns`: count the steps that are done by then, and the tokens that they gave.
     pub fn stop(&mut self, end_ns: u64, desk: &mut Desk<'_>) {
         if let Some(run) = &self.running {
             if !run.is_mixed {
                 let done = steps_done(run.anchor_ns, &run.line, run.done, run.planned, end_ns);
                 self.count_steps(done, desk);
             }
+        }
+        for Reverse((_, slot)) in &self.decoding {
+            let request = &mut desk.slab[*slot];
+            request.generated += (self.counter - request.decode_from) as u32;
         }
         self.running = None;
     }

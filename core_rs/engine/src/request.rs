@@ -28,7 +28,8 @@ pub struct Request {
     pub first_token_ns: u64,
     /// When its latest token came, kept up to date only where a gap can be interrupted (first token, preemption).
     pub last_token_ns: u64,
-    /// Its place in the order of admission on its replica: the youngest is preempted first.
+    /// Its place in the order of admission, unique in the cell: the youngest is preempted first. `u64::MAX` while it
+    /// does not run, so that what was noted of an earlier stay is known to be stale.
     pub admission: u64,
     /// The replica's decode counter when it (last) began to decode.
     pub decode_from: u64,
@@ -53,7 +54,7 @@ impl Request {
             start_ns: NEVER,
             first_token_ns: NEVER,
             last_token_ns: NEVER,
-            admission: 0,
+            admission: u64::MAX,
             decode_from: 0,
             longest_gap_ns: 0,
         }

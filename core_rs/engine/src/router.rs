@@ -1,7 +1,5 @@
 //! Which replica gets a request: what a real router knows (prompts and queue states), never true output lengths.
 
-use std::cmp::Ordering;
-
 use crate::event::IndexedHeap;
 use crate::rng::{Purpose, Stream};
 use crate::spec::{RouterKind, SimSpec};
@@ -99,7 +97,7 @@ impl Router {
                 let least = target.deployments.iter().filter_map(|&d| {
                     self.loads[d].peek().map(|(load, replica)| (load, self.first_replica[d] + replica))
                 });
-                least.min_by(|a, b| a.0.cmp(&b.0).then(Ordering::Equal)).map_or(target.ranges[0].0, |(_, replica)| replica)
+                least.min().map_or(target.ranges[0].0, |(_, replica)| replica)
             }
         };
         self.n_chosen += 1;

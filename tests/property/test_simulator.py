@@ -1,0 +1,190 @@
+"""The engine, which jumps, against the oracle, which does not: request by request, to the nanosecond."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import polars as pl
+from deployments import cell, toy
+from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import strategies as st
+from reference import METRICS, Simulation
+
+from planner import core
+
+MS = 10**6
+EXACT_MAX = 1000
+"""Values that a sketch keeps as they are."""
+
+Request = tuple[int, int, int, int]
+
+
+def frame(requests: list[Request]) -> pl.DataFrame:
+    schema = {"arrival_ns": pl.UInt64, "class_ix": pl.UInt16, "input_tokens": pl.UInt32, "output_tokens": pl.UInt32}
+    return pl.DataFrame(requests, schema=schema, orient="row")
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> dict[str, Any]:
+    spec = toy(
+        blocks=draw(st.sampled_from([4, 6, 9, 14, 30, 60, 200])),
+        window=draw(st.sampled_from([None, None, 1, 7, 16, 30, 48])),
+        layout=draw(st.sampled_from([{}, {}, {}, {"dp": 2}, {"tp": 2}])),
+        block_tokens=draw(st.sampled_from([1, 4, 16])),
+        max_batch=draw(st.sampled_from([1, 2, 5, 64, 64])),
+        chunk_tokens=draw(st.sampled_from([1, 3, 8, 17, 64, 256, 256])),
+        context_tokens=draw(st.sampled_from([40, 100, 100_000])),
+        memory_bytes_per_s=draw(st.sampled_from([3e8, 1e9, 3e9])),
+        max_w=draw(st.sampled_from([4.5, 5.5, 9.0])),
+    )
+    return spec
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, n_classes: int, longest: int) -> list[Request]:
+    """Bursts at one instant, lulls long enough to go idle; many sequences that just fit, some that never do."""
+    gap = st.sampled_from([0, 0, 0, 1, 5 * MS, 17 * MS + 3, 400 * MS])
+    some = st.integers(1, max(longest // 2, 1))
+    room = st.one_of(some, some, some, st.integers(1, min(8, longest)), st.integers(1, longest), st.just(longest))
+    now, requests = 0, []
+    for _ in range(draw(st.integers(0, 25))):
+        now += draw(gap)
+        tokens = draw(room) + draw(st.sampled_from([0] * 15 + [1]))
+        n_out = draw(st.one_of(st.just(1), st.just(tokens), st.integers(1, tokens), st.integers(tokens // 2 + 1, tokens)))
+        requests.append((now, draw(st.integers(0, n_classes - 1)), tokens + 1 - n_out, n_out))
+    return requests
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
+    placed = draw(st.lists(st.tuples(deployments(), st.sampled_from([1, 1, 2, 3])), min_size=1, max_size=3))
+    ixs = range(len(placed))
+    limits = st.lists(
+        st.builds(
+            lambda metric, ns: {"metric": metric, "limit_ns": ns},
+            st.sampled_from(METRICS),
+            st.sampled_from([0, MS, 3 * MS, 20 * MS, 300 * MS]),
+        ),
+        max_size=3,
+    )
+    some = st.lists(st.sampled_from(ixs), min_size=1, max_size=len(placed), unique=True)
+    shares = st.sampled_from([[1.0], [0.3, 0.7], [0.5, 0.25, 0.25], [0.0, 1.0]])
+    classes = []
+    for _ in range(draw(st.integers(1, 3))):
+        drawn = draw(st.one_of(st.none(), shares))
+        targets = [{"deployments": draw(some), "share": share} for share in drawn or [None]]
+        classes.append({"limits": draw(limits), "targets": targets})
+    longest = draw(st.sampled_from([core.plan(spec)["max_sequence_tokens"] for spec, _ in placed]))
+    requests = draw(arrivals(len(classes), min(longest, 250)))
+    last = requests[-1][0] if requests else 0
+    length = last + draw(st.sampled_from([0, 1, 30 * MS, 5000 * MS]))
+    spec = cell(
+        placed,
+        classes=classes,
+        seed=draw(st.integers(0, 2**64 - 1)),
+        length_ns=length,
+        warmup_ns=draw(st.sampled_from([0, length // 3, length])),
+        drain_ns=draw(st.sampled_from([0, 3 * MS, 50 * MS + 1, 10**12])),
+        window_ns=draw(st.sampled_from([MS, 7 * MS + 13, 100 * MS, 10**12])),
+        router=draw(st.sampled_from(["round-robin", "least-outstanding-tokens"])),
+        n_pools=len(placed) + 1,
+    )
+    for placement in spec["deployments"]:
+        placement["pool_ix"] = draw(st.integers(0, len(placed)))
+    return spec, requests
+
+
+def as_table(work: Counter[str]) -> dict[str, float]:
+    """Work of the oracle in the units of the core's tables."""
+    row: dict[str, float] = {"busy_s": float(work["busy_ns"]) / 1e9}
+    for name in ("prefill", "decode", "memory", "compute", "network", "launch", "kv_token"):
+        row[f"{name}_s"] = float(work[f"{name}_s"]) / 1e15
+    for name in ("prefill_j", "decode_j"):
+        row[name] = float(work[name]) / 1e15
+    for name in ("bytes", "flop"):
+        row[name] = float(work[name])
+    for name in ("steps", "input_tokens", "output_tokens", "recomputed_tokens", "preemptions"):
+        row[name] = work[name]
+    return row
+
+
+def bucket(value: int) -> int:
+    """The place of a value among buckets 1/128 of a power of two wide."""
+    if value < 128:
+        return value
+    exponent = value.bit_length() - 8
+    return (exponent + 1) * 128 + (value >> exponent) - 128
+
+
+def check_requests(got: core.SimTables, oracle: Simulation) -> None:
+    assert got.requests is not None
+    names = ["start_ns", "first_token_ns", "end_ns", "fate", "generated_tokens", "replica_ix"]
+    expected = [
+        (
+            seq.start,
+            seq.times[0] if seq.times else None,
+            seq.times[-1] if seq.fate == 0 else None,
+            seq.fate,
+            len(seq.times),
+            seq.replica,
+        )
+        for seq in oracle.rows
+    ]
+    assert got.requests.select(names).rows() == expected
+
+
+def check_classes(got: core.SimTables, oracle: Simulation) -> None:
+    for row in got.classes.iter_rows(named=True):
+        counts = oracle.counts[row.pop("class_ix")]
+        assert row == {name: counts[name] for name in row}
+    windows = {(row.pop("class_ix"), row.pop("window_ix")): row for row in got.class_windows.iter_rows(named=True)}
+    assert windows.keys() == oracle.class_windows.keys()
+    for key, row in windows.items():
+        assert row == {name: oracle.class_windows[key][name] for name in row}
+
+
+def check_work(got: core.SimTables, oracle: Simulation) -> None:
+    for row in got.deployments.iter_rows(named=True):
+        expected = as_table(oracle.span[row["deployment_ix"]])
+        assert {name: row[name] for name in expected} == expected
+    windows = {(row.pop("deployment_ix"), row.pop("window_ix")): row for row in got.windows.iter_rows(named=True)}
+    assert windows.keys() == oracle.windows.keys()
+    for key, row in windows.items():
+        assert row == as_table(oracle.windows[key])
+
+
+def check_sketches(got: core.SimTables, oracle: Simulation) -> None:
+    found: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
+    sums: Counter[tuple[int, int, int]] = Counter()
+    for row in got.sketches.iter_rows(named=True):
+        key = (row["class_ix"], row["pool_ix"], row["metric_ix"])
+        assert row["is_bucket"] == (len(oracle.values[key]) > EXACT_MAX)
+        found[key][row["key_ns"]] += row["count"]
+        sums[key] += row["sum_s"] * 10**15 + row["sum_fs"]
+    values = {key: each for key, each in oracle.values.items() if each}
+    assert found.keys() == values.keys()
+    for key, each in values.items():
+        assert found[key] == Counter(map(bucket, each) if len(each) > EXACT_MAX else each)
+        assert sums[key] == oracle.sums_fs[key]
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)
+@given(scenarios())
+def test_jumps_and_steps_agree(scenario: tuple[dict[str, Any], list[Request]]) -> None:
+    spec, requests = scenario
+    oracle = Simulation(spec, requests).run()
+    got = core.simulate(spec, frame(requests))
+    preemptions = sum(work["preemptions"] for work in oracle.windows.values())
+    event(f"preemptions: {min(preemptions, 3)}")
+    event(f"rejected: {any(seq.fate == 1 for seq in oracle.rows)}")
+    event(f"unfinished: {any(seq.fate == 2 for seq in oracle.rows)}")
+    check_requests(got, oracle)
+    check_classes(got, oracle)
+    check_work(got, oracle)
+    check_sketches(got, oracle)
