@@ -89,7 +89,7 @@ def plan(deployment: Mapping[str, object]) -> dict[str, Any]:
 
 
 def step_times(deployment: Mapping[str, object], batches: pl.DataFrame) -> pl.DataFrame:
-    """The cost of a step for each row of `batches`: seconds, joules, bytes, operations, and what each further step adds.
+    """The cost of a step for each row of `batches`: time, energy, bytes, operations, and what each further step adds.
 
     `batches` has the UInt64 columns n_seqs, context_tokens, window_tokens, n_growing_in_window, chunk_tokens and
     chunk_past_tokens (`core_rs/engine/src/step.rs` says what each counts). Where it has a UInt64 column load_ix, too,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import click
 
@@ -97,11 +98,12 @@ def verb(schema: str) -> Callable[[F], F]:
             except Exception as error:
                 if to.verbose:
                     traceback.print_exc()
-                what = f"a fault in planner: {type(error).__name__}: {error}; run again with -v and report what it prints"
+                what = (
+                    f"a fault in planner: {type(error).__name__}: {error}; run again with -v and report what it prints"
+                )
                 fail_with(schema, "bug", what, 1, to)
 
-        wrapped: F = shared_options(run)
-        return wrapped
+        return cast(F, shared_options(run))
 
     return wrap
 
@@ -123,7 +125,7 @@ def reply(
         return
     for notice in notices:
         warn(notice.message, to)
-    say(text)
+    say(text, to)
 
 
 def warn(message: str, to: Settings) -> None:
@@ -132,10 +134,15 @@ def warn(message: str, to: Settings) -> None:
         click.echo(f"warning: {plain(message)}", err=True)
 
 
-def say(text: str) -> None:
-    """Lines on stdout; a reader that went away ends the program quietly."""
+def say(text: str, to: Settings) -> None:
+    """Lines on stdout, verdicts coloured where that is wanted; a reader that went away ends the program quietly."""
+    lines = "\n".join(plain(line) for line in text.split("\n"))
+    if to.has_color:
+        lines = re.sub(
+            r"\b(MISSED|met)\b", lambda m: click.style(m[0], fg="red" if m[0] == "MISSED" else "green"), lines
+        )
     try:
-        click.echo("\n".join(plain(line) for line in text.split("\n")))
+        click.echo(lines, color=to.has_color)
         sys.stdout.flush()
     except BrokenPipeError:
         quiet_exit()
@@ -150,7 +157,13 @@ def fail(schema: str, error: PlannerError, to: Settings) -> NoReturn:
     """Says what is wrong, every fault on a line of its own, and ends with the error's exit status."""
     if to.as_json:
         faults = [asdict(fault) | {"message": str(fault)} for fault in error.faults]
-        body = {"kind": type(error).__name__, "code": error.code, "message": str(error), "faults": faults, "hint": error.hint}
+        body = {
+            "kind": type(error).__name__,
+            "code": error.code,
+            "message": str(error),
+            "faults": faults,
+            "hint": error.hint,
+        }
         _print_json(_failed(schema, body))
     else:
         for line in str(error).splitlines():

@@ -72,10 +72,12 @@ def _limits(scenario: Scenario, slo: str | None) -> list[dict[str, Any]]:
 
 
 def targets(scenario: Scenario, fleet: Fleet, name: str) -> list[dict[str, Any]]:
-    """Where a class may run: deployments of its model on the pools of its route, with shares where the route has them."""
+    """Where a class may run: deployments of its model on the pools of its route, with the shares of the route."""
     model = scenario.traffic[name].model
     able = {
-        pool.name: [ix for ix, p in enumerate(fleet.placed) if p.pool == pool.name and p.model == model and p.n_replicas]
+        pool.name: [
+            ix for ix, p in enumerate(fleet.placed) if p.pool == pool.name and p.model == model and p.n_replicas
+        ]
         for pool in fleet.pools
     }
     route = scenario.fleet.routes.get(name)

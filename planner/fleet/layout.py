@@ -40,8 +40,9 @@ class Place:
     entry: int
 
     def fault(self, what: str, way_out: str, key: str = "") -> Fault:
-        path = f"fleet.pools.{self.pool}.deploy[{self.entry}]" + (f".{key}" if key else "")
-        origin = self.scenario.origins.get(path) or self.scenario.origins.get(f"{path}.model")
+        entry = f"fleet.pools.{self.pool}.deploy[{self.entry}]"
+        path = f"{entry}.{key}" if key else entry
+        origin = self.scenario.origins.get(path) or self.scenario.origins.get(f"{entry}.model")
         if origin is None:
             return Fault(what, way_out, path=path)
         return Fault(what, way_out, path=path, file=origin.file, line=origin.line, col=origin.col)
@@ -112,9 +113,11 @@ def site_facts(site: Site, base_dir: Path) -> tuple[Fact, Fact, Fact]:
     general, finance = facts.general(), facts.finance()
     pue = site.pue or (named.pue if named else general["pue_default"])
     price = site.power_price_usd_per_kwh or (
-        named.electricity_usd_per_kwh if named else finance["electricity_default_usd_per_kwh"]
+        named.electricity_usd_per_kwh if named else finance["electricity_usd_per_kwh"]
     )
-    carbon = site.carbon_kgco2e_per_kwh or (grid.carbon_kgco2e_per_kwh if grid else general["world_carbon_kgco2e_per_kwh"])
+    carbon = site.carbon_kgco2e_per_kwh or (
+        grid.carbon_kgco2e_per_kwh if grid else general["world_carbon_kgco2e_per_kwh"]
+    )
     return pue, price, carbon
 
 
@@ -157,7 +160,7 @@ def _place(
     for ix, entry in enumerate(pool.deploy):
         if entry.chips > max(domains):
             place = Place(scenario, name, ix)
-            what = f"a replica of {entry.chips} chips is larger than the scale-up domain of {max(domains)} chips of {rack.name}"
+            what = f"a replica of {entry.chips} chips is larger than the {max(domains)}-chip domain of {rack.name}"
             faults.append(place.fault(what, f"use at most {max(domains)} chips", "chips"))
     if len(faults) > before:
         return []
@@ -165,10 +168,18 @@ def _place(
     for ix, (entry, count) in enumerate(zip(pool.deploy, counts, strict=True)):
         place = Place(scenario, name, ix)
         if entry.per_rack is not None and count < entry.per_rack:
-            what = f"{entry.per_rack} replicas of {entry.chips} chips do not fit a rack of {sum(domains)} chips beside the entries before"
-            faults.append(place.fault(what, f"use per_rack: {count}" if count else "use fewer chips a replica", "per_rack"))
+            what = f"{entry.per_rack} replicas of {entry.chips} chips do not fit the {sum(domains)} chips of a rack"
+            faults.append(
+                place.fault(
+                    what,
+                    f"use per_rack: {count}" if count else "place fewer before it, or use fewer chips a replica",
+                    "per_rack",
+                )
+            )
         elif count == 0:
-            what = f"no chips are left in the rack for a replica of {entry.chips} ({sum(free)} of {sum(domains)} are free)"
+            what = (
+                f"no chips are left in the rack for a replica of {entry.chips} ({sum(free)} of {sum(domains)} are free)"
+            )
             faults.append(place.fault(what, "lower the per_rack of the entries before, or the chips", "chips"))
     if len(faults) > before:
         return []
@@ -277,5 +288,3 @@ def _unserved(scenario: Scenario, pools: Sequence[PoolLayout]) -> list[Fault]:
             what = f"no replica of {traffic.model} in the pools that the class may use"
             faults.append(Fault(what, "give such a pool at least one rack", path=f"traffic.{name}"))
     return faults
-
-

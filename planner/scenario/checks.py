@@ -33,7 +33,6 @@ def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
     deployed = {
         name: {deploy.get("model") for deploy in _list(_as_map(pool), "deploy") if isinstance(deploy, Mapping)}
         for name, pool in pools.items()
-        if str(_as_map(pool).get("count")) != "0"
     }
     is_open = any(_as_map(pool).get("deploy") == "any" for pool in pools.values())
     routes = _map(fleet, "routes")
@@ -47,7 +46,7 @@ def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
             yield Trouble(
                 ("traffic", name, "model"),
                 f"no pool deploys {shown(model)}, which class {shown(name)} needs",
-                "add {model, chips} to the `deploy` of a pool with racks",
+                "add {model, chips} to the `deploy` of a pool",
             )
     for name, route in routes.items():
         yield from _route(name, route, traffic, pools, deployed)

@@ -1,0 +1,104 @@
+"""`planner run`: simulate a fleet and say whether it holds its limits, how busy it is, what it draws and costs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli import output
+from planner.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from planner.aggregate.result import Result
+    from planner.scenario import Scenario
+
+SCHEMA = "planner.run/1"
+EXIT_GATE = 3
+EXIT_NOTHING = 4
+
+EPILOG = """\b
+Examples:
+  planner run scenarios/02-mixed-fleet.yaml
+  planner run scenarios/02-mixed-fleet.yaml --all --set run.seeds=1 --json
+"""
+
+
+@click.command("run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("scenario")
+@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file; repeatable.")
+@click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the result [runs/TITLE-HASH].")
+@click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
+@click.option("--keep", type=click.Choice(["requests"]), help="Keep a row for each request.")
+@click.option("--gate", is_flag=True, help="Exit 3 when a limit is missed.")
+@click.option("--force", is_flag=True, help="Simulate again, over a result that is there.")
+@output.verb(SCHEMA)
+def command(
+    scenario: str,
+    names: tuple[str, ...],
+    is_all: bool,
+    sets: tuple[str, ...],
+    seed: int | None,
+    out: Path | None,
+    workers: int | None,
+    keep: str | None,
+    gate: bool,
+    force: bool,
+    to: output.Settings,
+) -> None:
+    """Simulate the fleet of SCENARIO (a file, or - for stdin) under its traffic.
+
+    Says for each class whether its limits hold and by how much, for each pool how busy it is and at what power, and
+    what a million tokens costs. Without -s or --all the base scenario is run.
+    """
+    from planner.report import text
+    from planner.study import answer
+
+    scenarios = load_variants(scenario, names=names, is_all=is_all, sets=sets, seed=seed)
+    line = ProgressLine(to)
+    try:
+        done = answer.answer(
+            scenarios, out=out, workers=workers, keep_requests=keep == "requests", is_forced=force, progress=line.show
+        )
+    finally:
+        line.end()
+    result = done.result
+    shown = text.run_report(result, wall_s=done.wall_s)
+    if done.is_reused:
+        shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
+    else:
+        shown += f"\nwrote {done.folder}/"
+    output.reply(SCHEMA, result.to_json(), shown, to, warnings=result.notices, inputs=result.inputs)
+    finish(result, gate=gate)
+
+
+def finish(result: Result, *, gate: bool) -> None:
+    """End with the exit status that the result asks for."""
+    if result.n_completed == 0:
+        click.echo(
+            "error: no request completed: the fleet is too small, or run.length and run.drain are too short", err=True
+        )
+        sys.exit(EXIT_NOTHING)
+    if gate and result.n_missed:
+        click.echo(f"gate: {result.n_missed} limits were missed", err=True)
+        sys.exit(EXIT_GATE)
+
+
+def load_variants(
+    source: str, *, names: tuple[str, ...], is_all: bool, sets: tuple[str, ...], seed: int | None
+) -> list[Scenario]:
+    """The variants that the flags ask for, each with `sets` and `seed` laid over it."""
+    from planner.scenario import load, variants
+
+    if is_all and names:
+        raise click.UsageError("--all and -s exclude each other: --all runs the base scenario and every variant")
+    stdin_text = sys.stdin.read() if source == "-" else None
+    wanted = variants(source, stdin_text=stdin_text) if is_all else tuple(dict.fromkeys(names)) or ("base",)
+    if seed is not None:
+        sets = (*sets, f"run.seed={seed}")
+    return [load(source, sets=sets, variant=name, stdin_text=stdin_text) for name in wanted]

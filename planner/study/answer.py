@@ -1,0 +1,89 @@
+"""A question and its folder: answered once, found again, never half written."""
+
+from __future__ import annotations
+
+import re
+import time
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, PlannerError, RunError
+from planner.fleet.executor import Progress
+from planner.study.run import inputs_digest, run
+
+if TYPE_CHECKING:
+    from planner.aggregate.result import Result
+    from planner.scenario import Scenario
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A result, where it stands, and whether it was there before."""
+
+    result: Result
+    folder: Path
+    is_reused: bool
+    wall_s: float
+
+
+def answer(
+    scenarios: Sequence[Scenario],
+    *,
+    out: Path | None = None,
+    workers: int | None = None,
+    keep_requests: bool = False,
+    is_forced: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Answer:
+    """The answer to `scenarios`, from its folder if the same question was answered before.
+
+    `out` names the folder; without it the folder is below `runs/`, named by title and the hash of everything that the
+    answer depends on. A folder that holds something else is refused unless `is_forced`.
+
+    Raises:
+        RunError: the folder cannot be written, or holds something else.
+        The errors of `run`.
+    """
+    start_s = time.monotonic()
+    inputs = inputs_digest(scenarios, keep_requests=keep_requests)
+    folder = out if out is not None else RUNS / f"{slug(scenarios[0].title)}-{inputs.removeprefix('sha256:')[:8]}"
+    if folder.exists() and not is_forced:
+        found = _found(folder)
+        if found is not None and found.inputs == inputs:
+            return Answer(found, folder, is_reused=True, wall_s=time.monotonic() - start_s)
+        if any(folder.iterdir()) if folder.is_dir() else True:
+            what = (
+                "holds the answer to another question"
+                if found is not None
+                else "is there and is no result of planner run"
+            )
+            raise RunError(Fault(f"{folder} {what}", "choose another folder with -o, or --force to replace it"))
+    result = run(scenarios, workers=workers, keep_requests=keep_requests, progress=progress)
+    wall_s = time.monotonic() - start_s
+    try:
+        result.save(folder, is_replacing=is_forced, log=f"simulated and summed up in {wall_s:.2f} s\n")
+    except OSError as error:
+        raise RunError(
+            Fault(f"cannot write {folder}: {error.strerror or error}", "choose another folder with -o")
+        ) from None
+    return Answer(result, folder, is_reused=False, wall_s=wall_s)
+
+
+def _found(folder: Path) -> Result | None:
+    from planner.aggregate.result import Result
+
+    try:
+        return Result.load(folder)
+    except (PlannerError, OSError):
+        return None
+
+
+def slug(title: str) -> str:
+    """A title as part of a file name: ASCII letters, digits and dashes."""
+    ascii_title = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", ascii_title).strip("-")[:48].strip("-") or "run"

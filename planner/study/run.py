@@ -1,0 +1,183 @@
+"""The road from scenarios to a result: traffic, layout, simulation of each seed, figures.
+
+Variants that ask the simulator for the same share one simulation: those that differ only in money or carbon cost
+nothing more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, Infeasible, TrafficError
+from planner.fleet.cells import Cell, ns, sim_spec
+from planner.fleet.executor import Executor, Progress
+from planner.fleet.layout import Lengths, lay_out
+from planner.scenario import Scenario, refuse_unsupported
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.aggregate.result import Result
+    from planner.fleet.fleet import Fleet
+    from planner.traffic.requests import ScenarioTraffic
+
+LAYOUT_SEED = 0
+"""Mean lengths for choosing layouts come from this seed, so that a run's own seed never changes the fleet."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """One variant and seed, and the cell that answers it."""
+
+    variant: int
+    seed: int
+    traffic: ScenarioTraffic
+    cell: int
+
+
+def run(
+    scenarios: Scenario | Sequence[Scenario],
+    *,
+    workers: int | None = None,
+    keep_requests: bool = False,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> Result:
+    """Simulate one scenario, or several variants of one, and sum up.
+
+    `workers` is how many simulations run side by side (default: the processors of this machine); the result does not
+    depend on it. `keep_requests` keeps a row for each request.
+
+    Raises:
+        ScenarioError, FactError, TrafficError: the input is wrong; each names all its faults.
+        Infeasible: what is asked cannot be laid out, or no request of a class fits its replicas.
+    """
+    from planner.aggregate.inputs import SeedRun, VariantRun
+    from planner.aggregate.result import Result
+    from planner.fleet.local_executor import LocalExecutor
+
+    variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
+    for scenario in variants:
+        refuse_unsupported(scenario)
+    fleets = [lay_out(scenario, mean_lengths(scenario)) for scenario in variants]
+    cells, jobs = _jobs(variants, fleets, keep_requests=keep_requests)
+    executor: Executor = LocalExecutor(workers or os.cpu_count() or 1)
+    tables = dict(executor.run(cells, progress=progress))
+    runs = []
+    for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
+        mine = [job for job in jobs if job.variant == ix]
+        seeds = tuple(SeedRun(seed=job.seed, sim=tables[job.cell], traffic=job.traffic) for job in mine)
+        runs.append(VariantRun(scenario=scenario, fleet=fleet, seeds=seeds))
+    return Result.of(runs, inputs=inputs_digest(variants, keep_requests=keep_requests))
+
+
+def _jobs(
+    variants: Sequence[Scenario], fleets: Sequence[Fleet], *, keep_requests: bool
+) -> tuple[list[Cell], list[_Job]]:
+    cells: list[Cell] = []
+    jobs: list[_Job] = []
+    known: dict[str, int] = {}
+    drawn: dict[tuple[str, int], ScenarioTraffic] = {}
+    for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
+        what = _traffic_key(scenario)
+        for seed in range(scenario.run.seed, scenario.run.seed + scenario.run.seeds):
+            if (what, seed) not in drawn:
+                drawn[what, seed] = traffic_of(scenario, seed)
+            traffic = drawn[what, seed]
+            _check_fits(scenario, fleet, traffic)
+            spec = sim_spec(scenario, fleet, seed=seed, length_ns=traffic.length_ns, keep_requests=keep_requests)
+            key = what + json.dumps(spec, sort_keys=True)
+            if key not in known:
+                known[key] = len(cells)
+                end_ns = traffic.length_ns + ns(scenario.run.drain_s)
+                cells.append(Cell(spec=spec, requests=partial(_same, traffic.frame), end_ns=end_ns))
+            jobs.append(_Job(ix, seed, traffic, known[key]))
+    return cells, jobs
+
+
+def _same(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame
+
+
+def mean_lengths(scenario: Scenario) -> dict[str, Lengths]:
+    """Mean prompt and output of each class to two figures, so that a layout does not hang on a draw."""
+    from planner.traffic.requests import for_class_sample
+
+    found = {}
+    for name, traffic in scenario.traffic.items():
+        frame = for_class_sample(traffic, name=name, seed=LAYOUT_SEED, base_dir=scenario.base_dir)
+        means = [int(frame[column].sum()) / max(1, frame.height) for column in ("input_tokens", "output_tokens")]
+        found[name] = Lengths(*(float(f"{mean:.1e}") for mean in means))
+    return found
+
+
+def traffic_of(scenario: Scenario, seed: int) -> ScenarioTraffic:
+    """The requests of all classes of a scenario under one seed."""
+    from planner.traffic.requests import for_scenario
+
+    return for_scenario(scenario, seed)
+
+
+def _traffic_key(scenario: Scenario) -> str:
+    """What the requests depend on: equal keys draw equal requests."""
+    shown = {"traffic": repr(dict(scenario.traffic)), "length": scenario.run.length_s, "dir": str(scenario.base_dir)}
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def _check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> None:
+    """Refuse a class of which no request fits any replica that it may use."""
+    import polars as pl
+
+    from planner.fleet.cells import targets
+
+    faults = []
+    for ix, name in enumerate(scenario.traffic):
+        longest = max(
+            fleet.placed[deployment].plan["max_sequence_tokens"]
+            for target in targets(scenario, fleet, name)
+            for deployment in target["deployments"]
+        )
+        mine = traffic.frame.filter(pl.col("class_ix") == ix)
+        shortest = mine.select((pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1).min()).item()
+        if shortest is not None and shortest > longest:
+            what = f"its shortest request needs {shortest:,} tokens of KV cache, the largest replica holds {longest:,}"
+            faults.append(Fault(what, "use more chips a replica, or kv_dtype: fp8", path=f"traffic.{name}"))
+    if faults:
+        raise Infeasible(*faults)
+
+
+def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False) -> str:
+    """A hash of everything the result depends on: scenarios, catalogue, the files that they name, the core."""
+    from planner.core import build_info
+    from planner.facts import catalog
+    from planner.scenario.files import locate, reference_paths
+
+    total = hashlib.sha256(b"requests kept" if keep_requests else b"")
+    for scenario in variants:
+        total.update(f"{scenario.name} {scenario.digest()}\n".encode())
+        for _, named in reference_paths(scenario.tree):
+            total.update(_file_digest(locate(str(named.value), scenario.base_dir)))
+    for path in sorted(catalog.DATA.rglob("*.yaml")):
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    info = build_info()
+    total.update(f"{info['version']} {info['sources']}".encode())
+    return "sha256:" + total.hexdigest()
+
+
+def _file_digest(path: Path | str) -> bytes:
+    import fsspec
+
+    total = hashlib.sha256()
+    try:
+        with fsspec.open(str(path), "rb") as file:
+            while piece := file.read(1 << 20):
+                total.update(piece)
+    except OSError as error:
+        raise TrafficError(Fault(f"cannot read {path}: {error.strerror or error}", "check the path")) from None
+    return total.digest()
