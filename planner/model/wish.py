@@ -40,3 +40,14 @@ class Choice:
     spec: Mapping[str, Any]
     plan: Mapping[str, Any]
     notices: tuple[Notice, ...] = ()
+    n_seqs: int = 0
+    """The batch that it was chosen at: the largest inside memory and limit, or 1 where none is inside."""
+    tpot_s: float = 0.0
+    """Time between tokens at that batch and the mean lengths, prompts of a steady stream included."""
+    is_inside: bool = False
+    """Whether a sequence of the mean lengths fits and is inside the limit."""
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens per second of the replica, in a steady stream at that batch."""
+        return self.n_seqs / self.tpot_s if self.tpot_s > 0 else 0.0
