@@ -14,7 +14,7 @@ TOY: Spec = {
     "chip": {
         "memory_bytes": 1e12,
         "memory_bytes_per_s": 1e9,
-        "flop_per_s": {"bf16": 1e10, "fp8": None, "fp4": None},
+        "flop_per_s": {"bf16": 5e9, "fp8": None, "fp4": None},
         "idle_w": 1.0,
         "parked_w": 2.0,
         "low_load_w": 5.0,
@@ -33,7 +33,7 @@ TOY: Spec = {
         "n_heads": 4,
         "vocab": 128,
         "context_tokens": 100_000,
-        "attention": {"kind": "gqa", "n_kv_heads": 2, "head_dim": 16},
+        "attention": {"kind": "gqa", "n_kv_heads": 4, "head_dim": 64},
         "sliding": None,
         "moe": None,
         "ffn_intermediate": 128,

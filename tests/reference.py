@@ -89,6 +89,7 @@ class Replica:
         self.chunks: list[tuple[Seq, int]] = []  # of the step under way, or of the last one
         self.anchor, self.line, self.step = 0, {}, 0  # the step under way is step `step` of `line` from `anchor`
         self.is_changed = True
+        self.n_pieces_ended = 0
 
     def decoding(self) -> list[Seq]:
         return [s for s in self.running if s.prefilled == s.target]
@@ -120,7 +121,9 @@ class Replica:
         if not self.decoding() and not self.chunks:
             self.next_ns = None
             return
-        if self.is_changed or self.chunks or self.step >= self.line["valid_steps"]:
+        is_piece_over = not self.is_changed and self.step >= self.line["valid_steps"]
+        self.n_pieces_ended += is_piece_over
+        if self.is_changed or self.chunks or is_piece_over:
             self.anchor, self.step, self.line = now, 0, self.cost(self.chunks)
         self.next_ns = self.end_of(self.step + 1)
 
