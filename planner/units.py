@@ -213,7 +213,7 @@ def _unknown_unit(unit: str, kind: str) -> UnitError:
             f"'{unit}' is a unit of {_words(homes[0])} where {_words(kind)} is meant",
             f"write it such as {spec.example}",
         )
-    if re.search(r"\b(EUR|GBP|JPY|CNY|CHF|CAD|AUD|INR|SEK|NOK)\b", unit):
+    if re.search(r"\b[kMG]?(EUR|GBP|JPY|CNY|CHF|CAD|AUD|INR|SEK|NOK)\b", unit):
         return UnitError(f"currency of '{_short(unit)}' is not known", f"convert to USD, such as {spec.example}")
     return UnitError(f"unknown unit '{_short(unit)}'", _suggest(unit, spec.units))
 

@@ -144,11 +144,11 @@ class Catalog:
 
     def profile(self, name: str) -> dict[str, Any]:
         """A traffic profile: nested mappings and lists with a `Fact` wherever the file has a grade."""
-        return self._thing("traffic", name, read_loose, None)
+        return self._thing("traffic", name, functools.partial(read_loose, kind="traffic"), None)
 
     def demand(self, name: str) -> dict[str, Any]:
         """Demand over days, read as a profile is."""
-        return self._thing("demand", name, read_loose, None)
+        return self._thing("demand", name, functools.partial(read_loose, kind="demand"), None)
 
     def title(self, kind: str, name: str) -> str:
         """What a file says that it is, or ''."""

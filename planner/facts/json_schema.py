@@ -1,4 +1,4 @@
-"""JSON Schema of catalogue files, made from the tables of the schema, for editors that complete keys while one types."""
+"""JSON Schema of catalogue files, made from the tables of the schema, for editors that complete keys."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from planner.facts.schema import Key
 from planner.yaml_tree import Node
 
 
-def read_loose(reader: Reader, node: Node, name: str) -> dict[str, Any]:
+def read_loose(reader: Reader, node: Node, name: str, *, kind: str) -> dict[str, Any]:
     """The tree of a file with plain numbers and text, quantities in memory's units, and a `Fact` where a grade stands.
 
     A mapping with `grade` and `value` is one fact; with `grade` alone a group fact of its other keys. A text that is a
     number or a quantity becomes a number; quoted text stays text.
     """
-    return _mapping(reader, node, name)
+    return _mapping(reader, node, f"{kind}.{name}")
 
 
 def _mapping(reader: Reader, node: Node, home: str, path: str = "") -> dict[str, Any]:

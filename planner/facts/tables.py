@@ -80,6 +80,8 @@ GENERAL: tuple[Key | Section, ...] = (
     Key("pue_best_fleet", "pue_best_fleet", "ratio", "The best that is published.", rule="at_least_one"),
     Key("pue_default", "pue_default", "ratio", "Where a scenario is silent.", is_needed=True, rule="at_least_one"),
     Key("pue_partial_load", "pue_partial_load", "ratio", "How PUE rises when load falls.", rule="not_negative"),
+    Key("low_load_memory", "low_load_memory_frac", "frac", "Of the memory bandwidth, at a chip's low_load.", True, rule="share"),
+    Key("high_load_compute", "high_load_compute_frac", "frac", "Of the dense rate, at a chip's high_load.", True, rule="share"),
     Key("accelerator_peak_transient", "accelerator_peak_transient", "ratio", "Peak over steady draw."),
     Key("carbon_factor_kind", "carbon_factor_kind", "text", "Which carbon factors these are."),
     Key("world_carbon", "world_carbon_kgco2e_per_kwh", "carbon_intensity", "Where a scenario is silent.", True),

@@ -59,9 +59,8 @@ def build_file(node: Node, name: str, build: Callable[[Reader, Node, str], T]) -
     except (TypeError, KeyError):  # a needed fact is missing: said by a fault already
         if not reader.faults:
             raise
-        raise FactError(*reader.faults) from None
     if reader.faults:
-        raise FactError(*reader.faults)
+        raise FactError(*sorted(reader.faults, key=lambda fault: (fault.line or 0, fault.col or 0)))
     return thing
 
 
