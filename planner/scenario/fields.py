@@ -19,7 +19,6 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from planner import units
 from planner.errors import near
-from planner.facts import json_schema
 from planner.facts.schema import GRADES, Alternative, Fact
 from planner.scenario.section import Loc, Trouble, fault, idle, needs, shown, troubles
 
@@ -175,6 +174,7 @@ class Factor(Reader):
         return schema
 
 
+_NUMBER_JSON = r"[+-]?[0-9][0-9_]*(\.[0-9]*)?([eE][+-]?[0-9]+)?"
 LONG = "x-long-quantity"
 """Stands for the long form in a section's JSON Schema, until the whole schema has it as a definition."""
 LONG_FORM = ("value", "low", "high", "default", "grade", "source", "note", "alternatives")
@@ -320,8 +320,12 @@ def _alternatives(rows: Any, of: FactOf, found: list[Trouble]) -> tuple[Alternat
 
 
 def _quantity_json(kind: str) -> dict[str, Any]:
-    """The short form with one of the kind's units, or the long form."""
-    return {"anyOf": [json_schema.quantity(kind), {LONG: True}]}
+    """The short form with one of the kind's units, a number where that is right, or the long form."""
+    spec = units.KINDS[kind]
+    names = "|".join(re.escape(unit) for unit in spec.units)
+    pattern = rf"^\s*{_NUMBER_JSON}\s*({names}){'?' if spec.is_bare else ''}\s*$"
+    forms: list[dict[str, Any]] = [{"type": "string", "pattern": pattern, "examples": [spec.example]}, {LONG: True}]
+    return {"anyOf": [*forms, {"type": "number"}] if spec.is_bare else forms}
 
 
 Text = Annotated[str, TextOf()]

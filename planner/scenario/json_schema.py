@@ -4,11 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.facts.json_schema import DIALECT, long_form
+from planner.facts.schema import GRADES
 from planner.scenario.fields import LONG
 from planner.scenario.schema import ScenarioFile
 
-_ANY_VALUE = {"type": ["string", "number"]}
+_VALUE = {"type": ["string", "number"]}
+_TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+_LONG_FORM: dict[str, Any] = {
+    "description": "A quantity with its range, how it is known and where it is from.",
+    "type": "object",
+    "properties": {
+        "value": _VALUE,
+        "low": _VALUE,
+        "high": _VALUE,
+        "default": {**_VALUE, "description": "Stands in for an undisclosed value."},
+        "grade": {"enum": list(GRADES)},
+        "source": _TEXTS,
+        "note": {"type": "string"},
+        "alternatives": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"value": _VALUE, "source": _TEXTS, "note": {"type": "string"}},
+                "required": ["value"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "additionalProperties": False,
+}
 
 
 def scenario() -> dict[str, Any]:
@@ -25,10 +49,10 @@ def scenario() -> dict[str, Any]:
         section.pop("required", None)
         for name, value in section.get("properties", {}).items():
             section["properties"][name] = _open(value)
-    sections["LongQuantity"] = {"description": "A quantity with its range and source.", **long_form(_ANY_VALUE)}
+    sections["LongQuantity"] = _LONG_FORM
     whole = {"required": ["title", "traffic", "fleet"]}
     return {
-        "$schema": DIALECT,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
         **made,
         "title": "planner scenario",
         "if": {"required": ["extends"]},

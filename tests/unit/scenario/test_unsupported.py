@@ -1,0 +1,65 @@
+"""The one table of what is read and not acted on: its rows name real keys, and each is listed and refused."""
+
+from __future__ import annotations
+
+import pytest
+from scenario_text import SMALL, Loads
+
+from planner.errors import ScenarioError
+from planner.scenario import refuse_unsupported
+from planner.scenario.layers import FILE
+from planner.scenario.shape import Items, Names, Shape, below
+from planner.scenario.unsupported import UNSUPPORTED
+
+ADDED = [
+    ("output: 300 tok", "output: 300 tok\n    prefix_reuse: 40 %", "traffic.chat.prefix_reuse"),
+    ("output: 300 tok", "output: 300 tok\n    sessions: {turns: {dist: fixed, value: 3}}", "traffic.chat.sessions"),
+    ("fleet:\n", "fleet:\n  spare: 8 %\n", "fleet.spare"),
+    ("fleet:\n", "fleet:\n  survive: {racks: 1}\n", "fleet.survive"),
+    ("fleet:\n", "fleet:\n  kv_link: 50 GB/s\n", "fleet.kv_link"),
+    ("fleet:\n", "fleet:\n  cell_replicas: 64\n", "fleet.cell_replicas"),
+    ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
+    ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
+    ("chips: 8", "chips: 8, role: decode", "fleet.pools.a.deploy[0].role"),
+    ("chips: 8", "chips: 8, role: prefill, decode_pool: a", "fleet.pools.a.deploy[0].decode_pool"),
+    ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
+    ("site: {grid: us-virginia}", "sites: {east: {name: us-virginia, share: 100 %}}", "sites"),
+    ("run:", "cost: {insurance: 1 %}\nrun:", "cost.insurance"),
+    ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
+    ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
+    ("length: 10 min", "length: 10 min, split: 5 min", "run.split"),
+    ("run:", "sweep: {axes: {site.pue: [1.1, 1.2]}}\nrun:", "sweep"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "path"), ADDED)
+def test_listed_with_its_place_and_refused_by_run(loads: Loads, old: str, new: str, path: str) -> None:
+    s = loads(SMALL.replace(old, new))
+    assert path in [fault.path for fault in s.unsupported]
+    assert all(fault.line and fault.col for fault in s.unsupported)
+    with pytest.raises(ScenarioError, match="does not act on it"):
+        refuse_unsupported(s)
+
+
+def test_every_row_of_the_table_is_tried() -> None:
+    patterns = {pattern for pattern, _, _ in UNSUPPORTED}
+    tried = {path.replace("chat", "*").replace(".a.", ".*.").replace("[0]", ".*") for _, _, path in ADDED}
+    assert patterns == tried
+
+
+@pytest.mark.parametrize("pattern", sorted({pattern for pattern, _, _ in UNSUPPORTED}))
+def test_every_row_names_a_key_of_the_schema(pattern: str) -> None:
+    shape: Shape | None = FILE
+    for step in pattern.split("."):
+        assert shape is not None
+        shape = shape.each if step == "*" and isinstance(shape, (Names, Items)) else below(shape, step)
+    assert shape is not None
+
+
+@pytest.mark.parametrize("extra", ["role: mixed", "pp: 1"])
+def test_values_that_are_acted_on_are_not_listed(loads: Loads, extra: str) -> None:
+    assert loads(SMALL.replace("chips: 8", f"chips: 8, {extra}")).unsupported == ()
+
+
+def test_a_base_with_nothing_unsupported_is_not_refused(loads: Loads) -> None:
+    refuse_unsupported(loads(SMALL))
