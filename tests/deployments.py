@@ -20,6 +20,8 @@ TOY: Spec = {
         "low_load_w": 5.0,
         "high_load_w": 10.0,
         "max_w": 9.0,
+        "low_load_memory_frac": 0.8,
+        "high_load_compute_frac": 0.5,
         "scale_up_bytes_per_s": 1e8,
         "scale_up_latency_s": 5e-6,
         "domain_chips": 8,

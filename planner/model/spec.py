@@ -94,7 +94,9 @@ def deployment_spec(
 
 
 def _power(chip: Chip) -> tuple[dict[str, float], tuple[Notice, ...]]:
-    """Draws of the chip; one that no source gives is the reference chip's share of the rated power, with a notice."""
+    """Draws of the chip and the loads that they belong to; a draw that no source gives is the reference chip's share of
+    the rated power, with a notice.
+    """
     draws = {"idle_w": chip.idle_w.number}
     missing = []
     reference = None
@@ -111,8 +113,10 @@ def _power(chip: Chip) -> tuple[dict[str, float], tuple[Notice, ...]]:
         if draws[more] < draws[less]:
             what = f"{more} {draws[more]:g} W is below {less} {draws[less]:g} W"
             raise FactError(Fault(what, "a chip draws more the more it does", path=f"chips.{chip.name}"))
+    general = catalog.load().general()
+    shares = {name: general[name].number for name in ("low_load_memory_frac", "high_load_compute_frac")}
     limit = chip.sustained_max_w if chip.sustained_max_w is not None else chip.tdp_w
-    draws["max_w"] = limit.number
+    draws = {**draws, "max_w": limit.number, **shares}
     if not missing:
         return draws, ()
     text = f"no source gives {', '.join(missing)} of {chip.name}; {_REFERENCE_CHIP}'s share of rated power stands in"

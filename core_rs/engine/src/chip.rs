@@ -22,6 +22,10 @@ pub struct ChipSpec {
     pub high_load_w: f64,
     /// The sustained maximum where one is published, else the rated power.
     pub max_w: f64,
+    /// Share of the memory bandwidth in use at `low_load_w`.
+    pub low_load_memory_frac: f64,
+    /// Share of the dense rate in use at `high_load_w`, beside the memory.
+    pub high_load_compute_frac: f64,
     /// One direction of the links inside a scale-up domain.
     pub scale_up_bytes_per_s: f64,
     pub scale_up_latency_s: f64,
@@ -75,6 +79,8 @@ impl ChipSpec {
         ] {
             not_negative(field, value)?;
         }
+        fraction("chip.low_load_memory_frac", self.low_load_memory_frac)?;
+        fraction("chip.high_load_compute_frac", self.high_load_compute_frac)?;
         let draws = [
             ("idle_w", self.idle_w),
             ("parked_w", self.parked_w),

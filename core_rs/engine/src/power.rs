@@ -1,9 +1,9 @@
 //! Electrical draw of a chip: parked, plus energy for every byte moved and every operation, up to its sustained maximum.
 //!
-//! Two load points of the chip's facts fix the two energies. `low_load_w` is decoding at batch 1, read as the memory
-//! streaming at the bandwidth that the engine achieves: e_byte = (low - parked) / (bytes/s x memory efficiency).
-//! `high_load_w` adds arithmetic at the rate that decoding achieves: e_flop = (high - low) / (flop/s x compute
-//! efficiency), of each number format apart, so that running any of them at full rate draws the same.
+//! Two load points of the chip's facts fix the two energies. `low_load_w` is decoding at batch 1, which uses a known
+//! share of the memory bandwidth (launches take the rest): e_byte = (low - parked) / (bytes/s x share). `high_load_w` is
+//! decoding at a large batch, which adds arithmetic at a known share of the dense rate: e_flop = (high - low) / (flop/s x
+//! share), of each number format apart, so that running any of them at its full rate draws the same.
 
 use crate::chip::Rate;
 use crate::deployment::DeploymentSpec;
@@ -26,12 +26,12 @@ impl PowerModel {
         let chip = &spec.chip;
         let arithmetic_w = chip.high_load_w - chip.low_load_w;
         let per_flop = |rate: Rate, field: &str| -> Result<f64> {
-            Ok(arithmetic_w / (chip.flop_per_s_at(rate, field)? * spec.engine.compute_eff_frac))
+            Ok(arithmetic_w / (chip.flop_per_s_at(rate, field)? * chip.high_load_compute_frac))
         };
         Ok(Self {
             parked_w: chip.parked_w,
             max_w: chip.max_w,
-            j_per_byte: (chip.low_load_w - chip.parked_w) / (chip.memory_bytes_per_s * spec.engine.memory_eff_frac),
+            j_per_byte: (chip.low_load_w - chip.parked_w) / (chip.memory_bytes_per_s * chip.low_load_memory_frac),
             j_per_flop_experts: per_flop(spec.precision.experts_rate, "precision.experts_rate")?,
             j_per_flop_rest: per_flop(spec.precision.rest_rate, "precision.rest_rate")?,
             j_per_flop_attention: per_flop(spec.precision.attention_rate, "precision.attention_rate")?,
@@ -53,9 +53,9 @@ mod tests {
     fn load_points_are_met() {
         let spec = llama_on_h100(1);
         let power = PowerModel::new(&spec).unwrap();
-        // Memory streaming at 0.8 of 3350e9 bytes/s draws low_load_w; arithmetic at half of 989e12 adds 300 W.
-        assert!((power.parked_w + power.j_per_byte * 0.8 * 3350e9 - 300.0).abs() < 1e-9);
-        assert!((power.j_per_flop_rest * 0.5 * 989e12 - 300.0).abs() < 1e-9);
+        // Memory at 0.4 of 3350e9 bytes/s draws low_load_w; arithmetic at a quarter of 989e12 adds 300 W.
+        assert!((power.parked_w + power.j_per_byte * 0.4 * 3350e9 - 300.0).abs() < 1e-9);
+        assert!((power.j_per_flop_rest * 0.25 * 989e12 - 300.0).abs() < 1e-9);
         assert_eq!(power.parked_uw(8), 973_600_000);
     }
 

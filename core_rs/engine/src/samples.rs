@@ -47,6 +47,8 @@ pub(crate) fn llama_on_h100(tp: u64) -> DeploymentSpec {
             low_load_w: 300.0,
             high_load_w: 600.0,
             max_w: 700.0,
+            low_load_memory_frac: 0.4,
+            high_load_compute_frac: 0.25,
             scale_up_bytes_per_s: 450e9,
             scale_up_latency_s: 5e-6,
             domain_chips: 8,

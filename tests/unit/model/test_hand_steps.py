@@ -38,7 +38,8 @@ def spec_of(chip: str, model: str, **layout: Any) -> dict[str, Any]:
     spec, _, _ = deployment_spec(
         facts.chip(chip), facts.model(model), engine=facts.engine("generic"), serving=facts.serving(), **layout
     )
-    return {**spec, "engine": ROUND_ENGINE}
+    chip_spec = {**spec["chip"], "low_load_memory_frac": 0.4, "high_load_compute_frac": 0.25}
+    return {**spec, "chip": chip_spec, "engine": ROUND_ENGINE}
 
 
 def step(spec: dict[str, Any], *, chunk: tuple[int, int] = (0, 0), **load: int) -> dict[str, float]:
@@ -71,8 +72,8 @@ def test_llama_on_one_h100() -> None:
     assert got["is_compute_bound"] == 0
     # Each further step: 16 more tokens of context.
     check(got, time_slope_s=16 * kv_token_bytes / (3350e9 * 0.75), bytes_slope=16 * kv_token_bytes)
-    j_per_byte = (300 - 121.7) / (3350e9 * 0.8)
-    j_per_flop = (600 - 300) / (989e12 * 0.5)
+    j_per_byte = (300 - 121.7) / (3350e9 * 0.4)  # low load: 0.4 of the bandwidth
+    j_per_flop = (600 - 300) / (989e12 * 0.25)  # high load: a quarter of the dense rate beside it
     work_j = j_per_byte * (weight_bytes + kv_bytes) + j_per_flop * (matrix_flop + attention_flop)
     check(got, energy_j=121.7 * time_s + work_j)
 
