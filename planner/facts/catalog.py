@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from planner import yaml_tree
 from planner.errors import FactError, Fault, near
 from planner.facts import tables
+from planner.facts.checkpoint import read_config
 from planner.facts.fact import Fact
 from planner.facts.headline import Headline, read_headline
 from planner.facts.loose import read_loose
@@ -84,7 +85,9 @@ class Catalog:
         return self._thing("racks", name, functools.partial(read_rack, chips=self.names("chips")), base)
 
     def model(self, name: str, *, base: Path | None = None) -> Model:
-        """A model by name, alias or checkpoint (`org/Name-Instruct`), or a person's own file."""
+        """A model by name, alias or checkpoint (`org/Name-Instruct`), or a file: a person's own, or a config.json."""
+        if is_file(name) and name.endswith(".json"):
+            return read_config(Path(name) if base is None else base / name)
         if not is_file(name) and name not in self.names("models"):
             name = self._by_checkpoint(name)
         return self._thing("models", name, read_model, base)
@@ -221,7 +224,7 @@ def load() -> Catalog:
 
 
 def read_file(path: Path | str, kind: str) -> Chip | Rack | Model | Engine | Site | Serving:
-    """A person's own chip, rack, model, engine, site or serving file, named after the file."""
+    """A person's own chip, rack, model (or config.json), engine, site or serving file, named after the file."""
     catalog = load()
     readers: dict[str, Callable[[Reader, Node, str], Any]] = {
         "chip": read_chip,
@@ -235,6 +238,8 @@ def read_file(path: Path | str, kind: str) -> Chip | Rack | Model | Engine | Sit
     if one not in readers:
         raise FactError(f"a file cannot hold '{kind}'{near(kind, readers)}")
     path = Path(path)
+    if one == "model" and path.suffix == ".json":
+        return read_config(path)
     found: Chip | Rack | Model | Engine | Site | Serving = build_file(
         yaml_tree.read_file(path, error=FactError), path.stem, readers[one]
     )

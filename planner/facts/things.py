@@ -232,4 +232,4 @@ def _check_order(reader: Reader, node: Node, facts: Mapping[str, Any], low: str,
 
 def is_file(name: str) -> bool:
     """The name is that of a person's own file."""
-    return name.startswith(("./", "../", "/")) or name.endswith((".yaml", ".yml"))
+    return name.startswith(("./", "../", "/")) or name.endswith((".yaml", ".yml", ".json"))
