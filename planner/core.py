@@ -65,7 +65,10 @@ def _translate(error: _core.EngineError) -> PlannerError:
 
 
 def _json(spec: object) -> bytes:
-    return json.dumps(spec, allow_nan=False, separators=(",", ":")).encode()
+    try:
+        return json.dumps(spec, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise CoreError(Fault(what=f"spec: {error}")) from None
 
 
 def _frame(table: _core.Table) -> pl.DataFrame:

@@ -3,15 +3,14 @@
 //! Arrivals and replicas' next events are two ordered streams; at the same instant arrivals come first, then replicas
 //! by number. `advance` works in slices, and where it is cut changes nothing.
 
-use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::event::IndexedHeap;
 use crate::meter::{ClassMeter, Clock, DeploymentMeter, Limit, Metric};
-use crate::replica::{Deployment, Desk, Replica};
+use crate::placed::Deployment;
+use crate::replica::{Desk, Replica};
 use crate::request::{Request, Slab};
 use crate::router::Router;
 use crate::spec::SimSpec;
-use crate::step::StepModel;
 
 /// Requests as they come: columns of equal length, sorted by arrival.
 #[derive(Debug, Clone, Default)]
@@ -93,23 +92,12 @@ impl Sim {
         let mut replicas = Vec::new();
         let tracks_gaps = spec.classes.iter().any(|c| c.limits.iter().any(|l| l.metric == Metric::Itl));
         for (at, placed) in spec.deployments.iter().enumerate() {
-            let model = StepModel::new(&placed.deployment)?;
-            let serving = &placed.deployment.serving;
-            if serving.max_batch == 0 || serving.chunk_tokens == 0 {
-                return Err(Error::input(format!("deployments[{at}].serving"), "max_batch and chunk_tokens must be above 0"));
-            }
-            let blocks = Blocks::new(model.kv_blocks(), serving.block_tokens);
+            let deployment = Deployment::new(at, placed)?;
             for _ in 0..placed.n_replicas {
                 deployment_of.push(at as u32);
-                replicas.push(Replica::new(blocks.clone(), spec.classes.len(), tracks_gaps));
+                replicas.push(Replica::new(deployment.blocks(), spec.classes.len(), tracks_gaps));
             }
-            deployments.push(Deployment {
-                pool: placed.pool_ix,
-                max_batch: serving.max_batch,
-                chunk_tokens: serving.chunk_tokens,
-                window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
-                model,
-            });
+            deployments.push(deployment);
         }
         let router = Router::new(&spec);
         let clock = Clock { window_ns: spec.window_ns, warmup_ns: spec.warmup_ns, length_ns: spec.length_ns };
@@ -198,7 +186,7 @@ impl Sim {
             }
             let next = self.queue.peek();
             match (arrival, next) {
-                (Some(t), other) if other.is_none_or(|(at, _)| t <= at) => self.tick(t).and_then(|()| self.arrive(t))?,
+                (Some(t), other) if other.is_none_or(|(at, _)| t <= at) => self.tick(t).map(|()| self.arrive(t))?,
                 (_, Some((t, replica))) if t <= deadline => self.tick(t).map(|()| self.wake(t, replica))?,
                 _ => self.stop(deadline),
             }
@@ -220,7 +208,7 @@ impl Sim {
         Ok(())
     }
 
-    fn arrive(&mut self, t: u64) -> Result<()> {
+    fn arrive(&mut self, t: u64) {
         let row = self.n_arrived;
         self.n_arrived += 1;
         let (class, input, output) =
@@ -229,18 +217,15 @@ impl Sim {
         let meter = &mut self.classes[usize::from(class)];
         meter.add_offered(&self.clock, t, in_span, input, output);
         let replica = self.router.choose(class, row as u64, input);
-        let deployment_ix = self.deployment_of[replica as usize] as usize;
-        let deployment = &self.deployments[deployment_ix];
-        let tokens = Request::kv_tokens_at_end(input, output);
-        if tokens > deployment.model.max_sequence_tokens() {
+        let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];
+        let mut request = Request::new(row as u64, class, in_span, t, input, output);
+        if request.kv_tokens_at_end() > deployment.model.max_sequence_tokens() {
             meter.add_rejected(&self.clock, t, in_span);
             self.router.ended(replica, input);
-            self.keep_row(row as u64, &Request::new(row as u64, class, in_span, t, input, output), replica, Fate::Rejected, t);
-            return Ok(());
+            self.keep_row(row as u64, &request, replica, Fate::Rejected, t);
+            return;
         }
-        let mut request = Request::new(row as u64, class, in_span, t, input, output);
-        let block_tokens = self.spec.deployments[deployment_ix].deployment.serving.block_tokens;
-        request.window_blocks = deployment.model.blocks_for(tokens) - tokens.div_ceil(block_tokens);
+        request.window_blocks = deployment.window_blocks(&request);
         let slot = self.slab.insert(request);
         if self.replica_of.len() <= slot as usize {
             self.replica_of.resize(slot as usize + 1, 0);
@@ -248,7 +233,6 @@ impl Sim {
         self.replica_of[slot as usize] = replica;
         let next = self.replicas[replica as usize].arrive(slot, t, deployment);
         self.queue.set(replica, next);
-        Ok(())
     }
 
     fn wake(&mut self, t: u64, replica: u32) {

@@ -5,19 +5,32 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocks;
+pub mod cell;
 pub mod chip;
 pub mod collective;
 pub mod cost;
 pub mod deployment;
 pub mod error;
+pub mod event;
+pub mod gaps;
 pub mod kv;
 pub mod layout;
 pub mod memory;
+pub mod meter;
 pub mod model;
+pub mod placed;
 pub mod power;
+pub mod replica;
+pub mod request;
 pub mod rng;
+pub mod router;
 pub mod sample;
 #[cfg(test)]
 mod samples;
+pub mod sketch;
+pub mod spec;
 pub mod step;
+pub mod sums;
+pub mod table;
 pub mod time;

@@ -285,8 +285,8 @@ impl ClassMeter {
         window.attained += u64::from(attained);
         if request.in_span {
             let sketches = &mut self.sketches[pool];
-            if gaps > 0 {
-                sketches[Metric::Tpot as usize].add((decode_ns + gaps / 2) / gaps);
+            if let Some(tpot_ns) = (decode_ns + gaps / 2).checked_div(gaps) {
+                sketches[Metric::Tpot as usize].add(tpot_ns);
             }
             sketches[Metric::E2e as usize].add(end_ns - request.arrival_ns);
         }

@@ -9,17 +9,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::blocks::Blocks;
 use crate::gaps::LongestGaps;
 use crate::meter::{end_of_step, steps_done, ClassMeter, Clock, DeploymentMeter, Limit, Split, Stretch};
+use crate::placed::Deployment;
 use crate::request::Slab;
-use crate::step::{Chunk, Line, Load, StepLine, StepModel};
-
-/// What all replicas of a deployment share.
-pub struct Deployment {
-    pub pool: usize,
-    pub model: StepModel,
-    pub max_batch: u64,
-    pub chunk_tokens: u64,
-    pub window_tokens: Option<u64>,
-}
+use crate::step::{Chunk, Line, Load, StepLine};
 
 /// What a replica works on and reports to, lent by the cell for one event.
 pub struct Desk<'a> {
@@ -139,7 +131,7 @@ impl Replica {
             }
             self.decoding.pop();
             self.stop_decoding(slot, desk);
-            self.finish(slot, now, desk);
+            finish(slot, now, desk);
             is_changed = true;
         }
         if has_chunks {
@@ -244,7 +236,7 @@ impl Replica {
             if request.generated == request.output_tokens {
                 self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
                 request.decode_from = self.counter;
-                self.finish(slot, now, desk);
+                finish(slot, now, desk);
             } else {
                 self.start_decoding(slot, desk);
             }
@@ -303,15 +295,6 @@ impl Replica {
             }
         }
         is_changed
-    }
-
-    fn finish(&mut self, slot: u32, now: u64, desk: &mut Desk<'_>) {
-        let request = &mut desk.slab[slot];
-        request.admission = u64::MAX;
-        let limits = &desk.limits[usize::from(request.class)];
-        let longest = request.longest_gap_ns;
-        desk.classes[usize::from(request.class)].add_completed(desk.clock, desk.deployment.pool, request, now, longest, limits);
-        desk.ended.push((slot, now));
     }
 
     /// Send the youngest running request back to the head of the queue; what it computed is lost.
@@ -445,4 +428,14 @@ impl Replica {
         self.chunks.push(Chunk { tokens, past_tokens: u64::from(request.prefilled) });
         self.chunk_tokens.push(tokens as u32);
     }
+}
+
+/// `slot` has its last token.
+fn finish(slot: u32, now: u64, desk: &mut Desk<'_>) {
+    let request = &mut desk.slab[slot];
+    request.admission = u64::MAX;
+    let limits = &desk.limits[usize::from(request.class)];
+    let longest = request.longest_gap_ns;
+    desk.classes[usize::from(request.class)].add_completed(desk.clock, desk.deployment.pool, request, now, longest, limits);
+    desk.ended.push((slot, now));
 }

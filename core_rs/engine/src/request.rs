@@ -70,8 +70,8 @@ impl Request {
     }
 
     /// Tokens the KV cache holds when the request ends: the last token is never attended to, so it needs none.
-    pub fn kv_tokens_at_end(input_tokens: u32, output_tokens: u32) -> u64 {
-        u64::from(input_tokens) + u64::from(output_tokens) - 1
+    pub fn kv_tokens_at_end(&self) -> u64 {
+        u64::from(self.input_tokens) + u64::from(self.output_tokens) - 1
     }
 }
 

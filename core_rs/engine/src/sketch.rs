@@ -18,7 +18,7 @@ pub fn bucket(value: u64) -> u32 {
     if value < SUB {
         return value as u32;
     }
-    let exponent = 63 - value.leading_zeros() - SUB_BITS;
+    let exponent = value.ilog2() - SUB_BITS;
     ((exponent + 1) << SUB_BITS) + ((value >> exponent) - SUB) as u32
 }
 

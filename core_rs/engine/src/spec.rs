@@ -62,6 +62,11 @@ pub struct SimSpec {
 
 /// The longest time a simulation may span: 100 years.
 const MAX_NS: u64 = 100 * 366 * 86_400 * 1_000_000_000;
+/// What one cell may hold, so that a mistaken unit is refused before memory runs out.
+const MAX_REPLICAS: usize = 1_000_000;
+const MAX_CLASSES_X_POOLS: usize = 1_000_000;
+const MAX_WINDOWS: u64 = 10_000_000;
+const MAX_BLOCK_TOKENS: u64 = 65_536;
 
 impl SimSpec {
     /// Read a spec from JSON.
@@ -76,25 +81,31 @@ impl SimSpec {
         if self.spec_version != SPEC_VERSION {
             return refuse("spec_version", &format!("this core reads version {SPEC_VERSION}, got {}", self.spec_version));
         }
-        if self.window_ns == 0 {
-            return refuse("window_ns", "must be above 0");
-        }
         if self.warmup_ns > self.length_ns {
             return refuse("warmup_ns", "must not be above length_ns");
         }
         if self.length_ns > MAX_NS || self.drain_ns > MAX_NS {
-            return refuse("length_ns", "must be at most 100 years");
+            return refuse("length_ns, drain_ns", "must be at most 100 years");
+        }
+        if self.window_ns == 0 || (self.length_ns + self.drain_ns) / self.window_ns > MAX_WINDOWS {
+            return refuse("window_ns", &format!("must be above 0 and cut the run into at most {MAX_WINDOWS} windows"));
         }
         if self.classes.is_empty() || self.classes.len() > usize::from(u16::MAX) {
             return refuse("classes", "must be 1 to 65535");
         }
-        let n_replicas: usize = self.deployments.iter().map(|d| d.n_replicas).sum();
-        if n_replicas == 0 || n_replicas > 50_000_000 {
-            return refuse("deployments", "must have 1 to 50 million replicas");
+        if self.n_pools > usize::from(u16::MAX) || self.n_pools * self.classes.len() > MAX_CLASSES_X_POOLS {
+            return refuse("n_pools", &format!("must be at most 65535, and {MAX_CLASSES_X_POOLS} with those of each class"));
+        }
+        let n_replicas = self.deployments.iter().map(|d| d.n_replicas).fold(0, usize::saturating_add);
+        if n_replicas == 0 || n_replicas > MAX_REPLICAS {
+            return refuse("deployments", &format!("must have 1 to {MAX_REPLICAS} replicas; use more cells"));
         }
         for placed in &self.deployments {
             if placed.pool_ix >= self.n_pools {
                 return refuse("deployments.pool_ix", "no such pool");
+            }
+            if placed.deployment.serving.block_tokens > MAX_BLOCK_TOKENS {
+                return refuse("serving.block_tokens", &format!("must be at most {MAX_BLOCK_TOKENS}"));
             }
         }
         for class in &self.classes {
@@ -111,6 +122,9 @@ impl SimSpec {
                 let n: usize = target.deployments.iter().filter_map(|&d| self.deployments.get(d)).map(|d| d.n_replicas).sum();
                 if target.deployments.iter().any(|&d| d >= self.deployments.len()) || n == 0 {
                     return refuse("classes.targets.deployments", "no such deployment, or none with a replica");
+                }
+                if (1..target.deployments.len()).any(|i| target.deployments[..i].contains(&target.deployments[i])) {
+                    return refuse("classes.targets.deployments", "a deployment is listed twice");
                 }
             }
         }

@@ -240,8 +240,7 @@ pub fn query(rows: &SketchRows, queries: &[Query]) -> Vec<Option<f64>> {
         let list = if rows.is_bucket[at] == 0 { &mut entry.values } else { &mut entry.buckets };
         list.push((rows.key_ns[at], rows.count[at]));
     }
-    let read: std::collections::BTreeMap<(u16, u16), (bool, Vec<(u64, u64)>)> =
-        merged.iter().map(|(key, m)| (*key, m.rows())).collect();
+    let read: std::collections::BTreeMap<_, _> = merged.iter().map(|(key, m)| (*key, m.rows())).collect();
     queries
         .iter()
         .map(|q| {

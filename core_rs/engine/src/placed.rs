@@ -1,0 +1,71 @@
+//! A deployment as the simulator uses it: its step model and limits, shared by all of its replicas.
+
+use crate::blocks::Blocks;
+use crate::error::{Error, Result};
+use crate::request::Request;
+use crate::spec::PlacedSpec;
+use crate::step::{Chunk, Load, StepModel};
+use crate::time::{j_from_fj, s_from_fs};
+
+/// The largest step that a deployment may come to: beyond it a unit is wrong, and 128-bit sums could run over.
+const MAX_STEP_S: f64 = 1e5;
+const MAX_STEP_J: f64 = 1e12;
+
+/// What all replicas of a deployment share.
+pub struct Deployment {
+    pub pool: usize,
+    pub model: StepModel,
+    pub max_batch: u64,
+    pub chunk_tokens: u64,
+    pub window_tokens: Option<u64>,
+    block_tokens: u64,
+}
+
+impl Deployment {
+    /// The `at`-th deployment of a checked spec.
+    pub fn new(at: usize, placed: &PlacedSpec) -> Result<Self> {
+        let model = StepModel::new(&placed.deployment)?;
+        let serving = &placed.deployment.serving;
+        let deployment = Self {
+            pool: placed.pool_ix,
+            max_batch: serving.max_batch,
+            chunk_tokens: serving.chunk_tokens,
+            window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
+            block_tokens: serving.block_tokens,
+            model,
+        };
+        deployment.check_largest_step(at)?;
+        Ok(deployment)
+    }
+
+    /// An empty block account of one replica.
+    pub fn blocks(&self) -> Blocks {
+        Blocks::new(self.model.kv_blocks(), self.block_tokens)
+    }
+
+    /// Blocks of the sliding layers that `request` takes at admission.
+    pub fn window_blocks(&self, request: &Request) -> u64 {
+        let tokens = request.kv_tokens_at_end();
+        self.model.blocks_for(tokens) - tokens.div_ceil(self.block_tokens)
+    }
+
+    /// A full cache, decoding, beside the longest chunk at the end of the longest prompt.
+    fn check_largest_step(&self, at: usize) -> Result<()> {
+        let longest = self.model.max_sequence_tokens();
+        let n_seqs = self.max_batch.min(self.model.kv_blocks());
+        let chunk = Chunk { tokens: self.chunk_tokens.min(longest), past_tokens: longest };
+        let line = self.model.step(&Load {
+            n_seqs,
+            context_tokens: self.model.kv_capacity_tokens().saturating_add(n_seqs),
+            window_tokens: n_seqs.saturating_mul(self.window_tokens.unwrap_or(0).min(longest)),
+            n_growing_in_window: 0,
+            chunks: &[chunk],
+        });
+        let (step_s, step_j) = (s_from_fs(line.time_fs.base), j_from_fj(line.energy_fj.base));
+        if (0.0..=MAX_STEP_S).contains(&step_s) && (0.0..=MAX_STEP_J).contains(&step_j) {
+            return Ok(());
+        }
+        let what = format!("a step of it may take {step_s:.3e} s and {step_j:.3e} J; a figure of it has a wrong unit");
+        Err(Error::input(format!("deployments[{at}]"), what))
+    }
+}
