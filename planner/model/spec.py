@@ -64,8 +64,6 @@ def deployment_spec(
     formats = catalog.load().formats()
     weights, words, weight_notices = precision_spec(chip, model, formats, precision=precision, kv_dtype=kv_dtype)
     structure, model_notices = _model(model)
-    n_chips = tp * dp * pp
-    buffer = serving.collective_buffer_bytes if n_chips >= 4 else serving.collective_buffer_pair_bytes
     spec: dict[str, Any] = {
         "chip": {
             "memory_bytes": chip.memory_bytes.number,
@@ -87,7 +85,8 @@ def deployment_spec(
             "chunk_tokens": chunk_tokens or _count(serving.chunk_tokens),
             "block_tokens": _count(serving.block_tokens),
             "runtime_reserve_bytes": serving.runtime_reserve_bytes.number,
-            "collective_buffer_bytes": buffer.number if n_chips > 1 else 0.0,
+            "collective_buffer_bytes": serving.collective_buffer_bytes.number,
+            "collective_buffer_pair_bytes": serving.collective_buffer_pair_bytes.number,
         },
     }
     return spec, words, (*model_notices, *weight_notices, *power_notices)

@@ -74,8 +74,11 @@ pub struct ServingSpec {
     pub block_tokens: u64,
     /// Memory of each chip that the runtime keeps.
     pub runtime_reserve_bytes: f64,
-    /// Communication buffers of each chip; 0 on a single chip.
+    /// Communication buffers of each chip of four or more; a lone chip has none.
     pub collective_buffer_bytes: f64,
+    /// The same of two or three chips; null = as more chips.
+    #[serde(default)]
+    pub collective_buffer_pair_bytes: Option<f64>,
     /// Peak activations of a chip where measured; null = by the rule of `memory.rs`.
     #[serde(default)]
     pub activation_bytes: Option<f64>,
@@ -147,6 +150,7 @@ impl ServingSpec {
         }
         not_negative("serving.runtime_reserve_bytes", self.runtime_reserve_bytes)?;
         not_negative("serving.collective_buffer_bytes", self.collective_buffer_bytes)?;
+        not_negative("serving.collective_buffer_pair_bytes", self.collective_buffer_pair_bytes.unwrap_or(0.0))?;
         not_negative("serving.activation_bytes", self.activation_bytes.unwrap_or(0.0))
     }
 }
@@ -215,15 +219,14 @@ mod tests {
 
     #[test]
     fn wrong_figures_are_named() {
-        let wrong: [(&str, Spoil); 8] = [
+        let wrong: [(&str, Spoil); 7] = [
             ("chip.memory_bytes_per_s", |s| s.chip.memory_bytes_per_s = -1.0),
             ("chip.flop_per_s.bf16", |s| s.chip.flop_per_s.bf16 = f64::NAN),
             ("chip.parked_w", |s| s.chip.parked_w = 10.0),
             ("engine.link_eff_frac", |s| s.engine.link_eff_frac = 1.5),
             ("engine.expert_skew", |s| s.engine.expert_skew = 0.5),
             ("serving.max_batch", |s| s.serving.max_batch = 0),
-            ("layout.pp", |s| s.layout.pp = 2),
-            ("layout.ep", |s| s.layout.ep = Some(2)),
+            ("layout.dp", |s| s.layout.dp = 0),
         ];
         for (field, spoil) in wrong {
             let mut spec = llama_on_h100(1);

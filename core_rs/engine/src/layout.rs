@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chip::ChipSpec;
 use crate::error::{Error, Result};
-use crate::model::{Attention, ModelSpec};
+use crate::model::{Attention, ModelSpec, Moe};
 
 /// Degrees of parallelism. Placed chips = `tp` x `dp` x `pp`; `ep` spreads whole experts over a divisor of them, and
 /// the chips / ep that share one expert split its matrices. Without `ep` it is as wide as the experts allow.
@@ -47,8 +47,11 @@ impl Layout {
             }
         }
         if self.pp > 1 {
-            let what = "pipeline parallelism is not in this version: its hand-over and bubbles are not modelled; use tp, dp and ep";
-            return Err(Error::input("layout.pp", what));
+            return Err(infeasible(
+                "pipeline",
+                format!("pp {} is not in this version: hand-over and bubbles are not modelled", self.pp),
+                "use tp, dp and ep".to_owned(),
+            ));
         }
         let n = self.n_chips();
         if n > chip.domain_chips {
@@ -72,10 +75,16 @@ impl Layout {
         }
         let ep = self.expert_degree(model);
         let Some(moe) = &model.moe else {
-            let what = "a dense model has no experts; leave ep out";
-            return if ep == 1 { Ok(()) } else { Err(Error::input("layout.ep", what)) };
+            return match ep {
+                1 => Ok(()),
+                _ => Err(infeasible(
+                    "experts",
+                    format!("ep {ep} of a dense model, which has no experts"),
+                    "leave ep out".to_owned(),
+                )),
+            };
         };
-        if n % ep != 0 || moe.n_experts % ep != 0 || moe.expert_intermediate % (n / ep) != 0 {
+        if !spreads_evenly(moe, n, ep) {
             return Err(infeasible(
                 "experts",
                 format!(
@@ -104,7 +113,12 @@ impl Layout {
 /// The largest expert degree that spreads the model's experts over `n` chips; 1 for a dense model, none if none does.
 pub fn widest_ep(model: &ModelSpec, n: u64) -> Option<u64> {
     let Some(moe) = &model.moe else { return Some(1) };
-    (1..=n).rev().find(|ep| n.is_multiple_of(*ep) && moe.n_experts % ep == 0 && moe.expert_intermediate % (n / ep) == 0)
+    (1..=n).rev().find(|&ep| spreads_evenly(moe, n, ep))
+}
+
+/// Whether `ep` of `n` chips hold whole experts each, and the chips that share one split its inner width.
+fn spreads_evenly(moe: &Moe, n: u64, ep: u64) -> bool {
+    n.is_multiple_of(ep) && moe.n_experts.is_multiple_of(ep) && moe.expert_intermediate.is_multiple_of(n / ep)
 }
 
 /// Whether `tp` splits the query heads evenly, and the key-value heads evenly or into whole copies.
@@ -145,6 +159,15 @@ mod tests {
         assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
         spec.layout.dp = 2;
         assert_eq!(refused(&spec), ("domain".to_owned(), "use at most 8 chips a replica".to_owned()));
+    }
+
+    #[test]
+    fn what_this_version_does_not_model_is_refused() {
+        let mut spec = llama_on_h100(1);
+        spec.layout.pp = 2;
+        assert_eq!(refused(&spec).0, "pipeline");
+        spec.layout = Layout { tp: 2, dp: 1, pp: 1, ep: Some(2) };
+        assert_eq!(refused(&spec), ("experts".to_owned(), "leave ep out".to_owned()));
     }
 
     #[test]

@@ -53,7 +53,11 @@ impl Parts {
             weights: params.routed_expert_total * precision.expert_bytes_per_param / n
                 + params.non_expert_total * precision.rest_bytes_per_param / tp,
             runtime: serving.runtime_reserve_bytes,
-            collective: if n > 1.0 { serving.collective_buffer_bytes } else { 0.0 },
+            collective: match layout.n_chips() {
+                1 => 0.0,
+                2 | 3 => serving.collective_buffer_pair_bytes.unwrap_or(serving.collective_buffer_bytes),
+                _ => serving.collective_buffer_bytes,
+            },
             states: group_sequences(spec, layout) * spec.model.state_bytes_per_sequence / tp,
             kv_least: kv.bytes_at(serving.chunk_tokens.min(spec.model.context_tokens)) / kv.shards,
             activations: serving.activation_bytes.unwrap_or_else(|| activations(spec, layout)),
@@ -244,6 +248,16 @@ mod tests {
         assert!(MemoryPlan::new(&spec(80e9, 4096)).is_ok());
         let Err(Error::Infeasible { part, .. }) = MemoryPlan::new(&spec(70e9, 4096)) else { panic!() };
         assert_eq!(part, "weights");
+    }
+
+    #[test]
+    fn collective_buffers_grow_with_the_replica() {
+        let mut spec = llama_on_h100(1);
+        spec.serving.collective_buffer_pair_bytes = Some(3e8);
+        for (tp, bytes) in [(1, 0.0), (2, 3e8), (4, 411_041_792.0), (8, 411_041_792.0)] {
+            spec.layout.tp = tp;
+            assert_eq!(MemoryPlan::new(&spec).unwrap().collective_bytes, bytes);
+        }
     }
 
     #[test]

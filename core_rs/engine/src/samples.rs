@@ -31,6 +31,7 @@ fn serving() -> ServingSpec {
         block_tokens: 16,
         runtime_reserve_bytes: 3_758_096_384.0,
         collective_buffer_bytes: 411_041_792.0,
+        collective_buffer_pair_bytes: None,
         activation_bytes: None,
     }
 }

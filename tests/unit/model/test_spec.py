@@ -90,8 +90,8 @@ def test_sustained_maximum_caps_where_it_is_known() -> None:
 
 
 def test_collective_buffers_grow_with_the_replica() -> None:
-    got = [spec_of("gb200", "gpt-oss-120b", tp=tp)[0]["serving"]["collective_buffer_bytes"] for tp in (1, 2, 4)]
-    assert got == [0, 342 * 2**20, 392 * 2**20]
+    plans = [core.plan(spec_of("gb200", "gpt-oss-120b", tp=tp)[0]) for tp in (1, 2, 4)]
+    assert [plan["memory"]["collective_bytes"] for plan in plans] == [0, 342 * 2**20, 392 * 2**20]
 
 
 def test_a_long_unchunked_prompt_tips_one_small_chip_over() -> None:
@@ -112,6 +112,8 @@ def test_a_long_unchunked_prompt_tips_one_small_chip_over() -> None:
         ("gb200", "llama-3.1-8b", {"tp": 12}, "heads: tp 12 does not divide 32 heads", "tp may be 1, 2, 4, 8, 16, 32"),
         ("gb200", "gpt-oss-120b", {"tp": 1, "dp": 7}, "experts: 128 experts", "use another number of chips"),
         ("gb200", "gpt-oss-120b", {"tp": 8, "ep": 3}, "experts: 128 experts", "use ep 8"),
+        ("gb200", "llama-3.1-8b", {"tp": 2, "ep": 2}, "experts: ep 2 of a dense model", "leave ep out"),
+        ("gb200", "llama-3.1-8b", {"tp": 2, "pp": 2}, "pipeline: pp 2 is not in this version", "use tp, dp and ep"),
     ],
 )
 def test_what_cannot_be_laid_out_is_named(
