@@ -64,8 +64,8 @@ def realise(
 ) -> pl.DataFrame:
     """`scale` independent realisations of a profile's span, superposed.
 
-    Columns `arrival_ns input_tokens output_tokens redraws`. A fraction is one more realisation, thinned. `number` tells stretches of time apart when a profile is repeated. A
-    request longer than `context_tokens` is drawn again.
+    Columns `arrival_ns input_tokens output_tokens redraws`. A fraction is one more realisation, thinned. `number` tells
+    stretches of time apart when a profile is repeated. A request longer than `context_tokens` is drawn again.
     """
     import polars as pl
 
