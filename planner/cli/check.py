@@ -39,9 +39,10 @@ def command(
     """Validate each SCENARIO (a file, or - for stdin); every variant and every value of a sweep is checked."""
     scenarios: list[tuple[str, Scenario]] = []
     faults: list[Fault] = []
+    stdin = _stdin() if "-" in files else None
     for file in files:
         try:
-            scenarios.extend((file, scenario) for scenario in _load(file, names, is_all, sets))
+            scenarios.extend((file, scenario) for scenario in _load(file, stdin, names, is_all, sets))
         except ScenarioError as error:
             faults.extend(error.faults)
     if faults:
@@ -49,14 +50,16 @@ def command(
     result = {"scenarios": [_as_json(file, scenario, resolved) for file, scenario in scenarios]}
     blocks = [_resolved(file, s, len(scenarios)) if resolved else _summary(file, s) for file, s in scenarios]
     inputs = f"sha256:{scenarios[0][1].digest()}" if len(scenarios) == 1 else None
+    if not names and not sets:  # what any variant has and the base has not is worth a warning too
+        scenarios = [(file, scenario) for file in dict.fromkeys(files) for scenario in _load(file, stdin, (), True, ())]
     output.reply("planner.check/1", result, "\n\n".join(blocks), to, warnings=_warnings(scenarios), inputs=inputs)
 
 
-def _load(file: str, names: tuple[str, ...], is_all: bool, sets: tuple[str, ...]) -> list[Scenario]:
+def _load(file: str, stdin: str | None, names: tuple[str, ...], is_all: bool, sets: tuple[str, ...]) -> list[Scenario]:
     """The scenarios of a file that are asked for; the faults of all of them in one error."""
     from planner import scenario
 
-    text = _stdin() if file == "-" else None
+    text = stdin if file == "-" else None
     if is_all:
         names = scenario.variants(file, stdin_text=text)
     loaded: list[Scenario] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -72,4 +73,5 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise RunError(Fault(f"cannot be written: {error.strerror or error}", file=str(path))) from None
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)

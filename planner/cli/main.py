@@ -94,6 +94,9 @@ def run(arguments: Sequence[str]) -> NoReturn:
         output.fail_with(schema, "interrupted", "interrupted", output.EXIT_INTERRUPTED, to)
     except BrokenPipeError:
         output.quiet_exit()
+    except Exception as error:  # outside a verb: one that cannot be loaded
+        what = f"a fault in planner: {type(error).__name__}: {error}"
+        output.fail_with(schema, "bug", what, 1, to)
     raise SystemExit(0)
 
 

@@ -186,7 +186,7 @@ class FactOf(Reader):
     """A quantity that stands in for a fact: text with a unit, or the long form with range and source."""
 
     kind: str
-    bounds: Bounds = Bounds(least=0.0)
+    bounds: Bounds = Bounds(least=0.0, most=1e18)
 
     def read(self, value: Any) -> Fact:
         if isinstance(value, Mapping):
@@ -219,7 +219,7 @@ class Quantity(Reader):
     """A quantity that is asked for, not a fact: a limit, a length, a rate. The long form may say where it is from."""
 
     kind: str
-    bounds: Bounds = Bounds(above=0.0)
+    bounds: Bounds = Bounds(above=0.0, most=1e18)
     is_whole: bool = False
     bare_unit: str = ""
     """The unit of a plain number, for the few keys whose name says it (`chunk_tokens: 8192`)."""

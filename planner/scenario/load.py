@@ -65,7 +65,10 @@ def load(
     tree = file.tree(name, [])
     changes = read_sets(sets, base_dir, faults)
     for change in changes:
-        tree = apply(tree, change, faults)
+        if change.path == ("sweep",) and change.value.value is None:
+            file = replace(file, sweep=None)
+        else:
+            tree = apply(tree, change, faults)
     asked = judge(prune(tree), base_dir) if changes or name != BASE else base
     faults.extend(asked.faults)
     if faults or asked.question is None:

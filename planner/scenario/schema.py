@@ -79,6 +79,11 @@ class Question(Section):
         if "site" in data and "sites" in data:
             yield Trouble(("sites",), "both site and sites are given", "take one of the two away")
 
+    def laws(self) -> Iterator[Trouble]:
+        shares = [site.share_frac for site in self.sites.values() if site.share_frac is not None]
+        if shares and abs(sum(shares) - 1.0) > 1e-6:
+            yield Trouble(("sites",), f"the shares sum to {sum(shares) * 100:g} %", "they have to sum to 100 %")
+
 
 class Sweep(Section):
     """Values to run the scenario at."""

@@ -33,8 +33,8 @@ class Deploy(Section):
     """Attention data parallel degree; chosen by the layout when absent."""
     ep: Count | None = None
     """Expert parallel degree; the replica's chips for a mixture of experts when absent."""
-    precision: Literal["bf16", "fp8", "fp4"] | None = None
-    """Format of the arithmetic of the weights; the checkpoint's own when absent."""
+    precision: Literal["bf16", "fp8", "fp4", "mxfp4", "nvfp4", "int4"] | None = None
+    """Format of the weights; the checkpoint's own when absent."""
     engine: Text | None = None
     """Serving software, by its name in the catalogue; the best measured for chip and model when absent."""
     role: Literal["mixed", "prefill", "decode"] = "mixed"

@@ -205,3 +205,10 @@ def test_a_known_key_left_empty_is_absent(loads: Loads) -> None:
     s = loads(SMALL + "cost:\ngoal: null\n" + "question: ~\n")
     assert s.goal is None
     assert s.question is None
+
+
+def test_a_sweep_is_taken_away_by_set(loads: Loads) -> None:
+    text = SMALL + "sweep: {axes: {site.pue: [1.1, 1.2]}}\n"
+    assert loads(text).sweep is not None
+    s = loads(text, sets=["sweep=null"])
+    assert (s.sweep, s.unsupported) == (None, ())
