@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import polars as pl
+
 from planner import core
 from planner.errors import Infeasible
 
@@ -172,3 +174,9 @@ def cell(
         "deployments": [{"pool_ix": at, "n_replicas": n, "deployment": spec} for at, (spec, n) in enumerate(placed)],
         "keep_requests": True,
     } | fields
+
+
+def requests(rows: list[tuple[int, int, int, int]]) -> pl.DataFrame:
+    """A request frame of (arrival in ns, class, prompt tokens, answer tokens)."""
+    schema = {"arrival_ns": pl.UInt64, "class_ix": pl.UInt16, "input_tokens": pl.UInt32, "output_tokens": pl.UInt32}
+    return pl.DataFrame(rows, schema=schema, orient="row")

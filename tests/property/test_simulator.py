@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-import polars as pl
-from deployments import cell, toy
+from deployments import cell, requests, toy
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from reference import METRICS, Simulation
@@ -20,14 +19,9 @@ EXACT_MAX = 1000
 Request = tuple[int, int, int, int]
 
 
-def frame(requests: list[Request]) -> pl.DataFrame:
-    schema = {"arrival_ns": pl.UInt64, "class_ix": pl.UInt16, "input_tokens": pl.UInt32, "output_tokens": pl.UInt32}
-    return pl.DataFrame(requests, schema=schema, orient="row")
-
-
 @st.composite
 def deployments(draw: st.DrawFn) -> dict[str, Any]:
-    spec = toy(
+    return toy(
         blocks=draw(st.sampled_from([4, 6, 9, 14, 30, 60, 200])),
         window=draw(st.sampled_from([None, None, 1, 7, 16, 30, 48])),
         layout=draw(st.sampled_from([{}, {}, {}, {"dp": 2}, {"tp": 2}])),
@@ -38,7 +32,6 @@ def deployments(draw: st.DrawFn) -> dict[str, Any]:
         memory_bytes_per_s=draw(st.sampled_from([5e8, 1e9, 1.3e9])),
         max_w=draw(st.sampled_from([5.5, 8.0, 9.0])),
     )
-    return spec
 
 
 @st.composite
@@ -47,15 +40,15 @@ def arrivals(draw: st.DrawFn, n_classes: int, longest: int) -> list[Request]:
     gap = st.sampled_from([0, 0, 0, 1, 5 * MS, 17 * MS + 3, 400 * MS])
     some = st.integers(1, max(longest // 2, 1))
     room = st.one_of(some, some, some, st.integers(1, min(8, longest)), st.integers(1, longest), st.just(longest))
-    now, requests = 0, []
+    now, rows = 0, []
     for _ in range(draw(st.integers(0, 25))):
         now += draw(gap)
         tokens = draw(room) + draw(st.sampled_from([0] * 15 + [1]))
         n_out = draw(
             st.one_of(st.just(1), st.just(tokens), st.integers(1, tokens), st.integers(tokens // 2 + 1, tokens))
         )
-        requests.append((now, draw(st.integers(0, n_classes - 1)), tokens + 1 - n_out, n_out))
-    return requests
+        rows.append((now, draw(st.integers(0, n_classes - 1)), tokens + 1 - n_out, n_out))
+    return rows
 
 
 @st.composite
@@ -78,8 +71,8 @@ def scenarios(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
         targets = [{"deployments": draw(some), "share": share} for share in drawn or [None]]
         classes.append({"limits": draw(limits), "targets": targets})
     longest = draw(st.sampled_from([core.plan(spec)["max_sequence_tokens"] for spec, _ in placed]))
-    requests = draw(arrivals(len(classes), min(longest, 250)))
-    last = requests[-1][0] if requests else 0
+    rows = draw(arrivals(len(classes), min(longest, 250)))
+    last = rows[-1][0] if rows else 0
     length = last + draw(st.sampled_from([0, 1, 30 * MS, 5000 * MS]))
     spec = cell(
         placed,
@@ -94,7 +87,7 @@ def scenarios(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
     )
     for placement in spec["deployments"]:
         placement["pool_ix"] = draw(st.integers(0, len(placed)))
-    return spec, requests
+    return spec, rows
 
 
 def as_table(work: Counter[str]) -> dict[str, float]:
@@ -187,15 +180,15 @@ def storms(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
     n_in, n_out = st.integers(1, max(longest // 8, 1)), st.integers(max(longest // 4, 1), max(3 * longest // 4, 1))
     gaps = draw(st.lists(st.sampled_from([0, 0, MS, 13 * MS, 90 * MS]), min_size=8, max_size=30))
     times = [sum(gaps[: at + 1]) for at in range(len(gaps))]
-    requests = [(now, 0, draw(n_in), draw(n_out)) for now in times]
+    rows = [(now, 0, draw(n_in), draw(n_out)) for now in times]
     limit = {"metric": "itl", "limit_ns": draw(st.sampled_from([8 * MS, 30 * MS]))}
     classes = [{"limits": [limit], "targets": [{"deployments": [0], "share": None}]}]
-    return cell(spec, classes=classes, window_ns=20 * MS, drain_ns=draw(st.sampled_from([10**9, 10**14]))), requests
+    return cell(spec, classes=classes, window_ns=20 * MS, drain_ns=draw(st.sampled_from([10**9, 10**14]))), rows
 
 
-def check(spec: dict[str, Any], requests: list[Request]) -> Simulation:
-    oracle = Simulation(spec, requests).run()
-    got = core.simulate(spec, frame(requests))
+def check(spec: dict[str, Any], rows: list[Request]) -> Simulation:
+    oracle = Simulation(spec, rows).run()
+    got = core.simulate(spec, requests(rows))
     check_requests(got, oracle)
     check_classes(got, oracle)
     check_work(got, oracle)
@@ -228,8 +221,8 @@ def test_jumps_and_steps_agree_in_a_storm_of_preemptions(scenario: tuple[dict[st
 def test_a_long_batch_agrees() -> None:
     """Thousands of gaps, so that sketches turn to buckets; a window of 300 tokens fills on the way."""
     spec = toy(window=300, blocks=600)
-    requests = [(at * 40 * MS, 0, 1 + 37 * at % 211, 150 + 53 * at % 307) for at in range(40)]
-    oracle = check(cell(spec, window_ns=500 * MS, warmup_ns=300 * MS), requests)
+    rows = [(at * 40 * MS, 0, 1 + 37 * at % 211, 150 + 53 * at % 307) for at in range(40)]
+    oracle = check(cell(spec, window_ns=500 * MS, warmup_ns=300 * MS), rows)
     assert len(oracle.values[0, 0, METRICS.index("itl")]) > 5 * EXACT_MAX
 
 
