@@ -86,7 +86,7 @@ def _warnings(scenarios: list[tuple[str, Scenario]]) -> list[Notice]:
     found: dict[Notice, None] = {}
     for file, scenario in scenarios:
         for fault in scenario.unsupported:
-            found[Notice("unsupported", f"{fault} (planner run refuses it)")] = None
+            found[Notice("unsupported", str(fault))] = None
         for notice in scenario.notices:
             found[Notice(notice.code, f"{file}: {notice.message}")] = None
     return list(found)

@@ -1,11 +1,11 @@
-"""A scenario in a few lines for people: classes, pools, run and variants."""
+"""A scenario in a few lines for people: classes, pools, run and variants, quantities as the file writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner import units
-from planner.scenario.schema import Deploy, Dist, Pool, Scenario, Slo, TrafficClass
+from planner.scenario.schema import Deploy, Pool, Scenario, Slo, TrafficClass
+from planner.scenario.tree import Tree
 
 
 def text(scenario: Scenario, file: str) -> str:
@@ -14,12 +14,10 @@ def text(scenario: Scenario, file: str) -> str:
     lines = [f"{file}{name}: {scenario.title}"]
     if scenario.question:
         lines.append(f"  {scenario.question}")
-    limits = {name: _limits(slo) for name, slo in scenario.slo.items()}
-    classes = [
-        (name, klass.model, _traffic(klass), limits.get(klass.slo or "", "no limits"))
-        for name, klass in scenario.traffic.items()
-    ]
-    lines += _table(("class", "model", "traffic", "limits"), classes)
+    lines += _table(
+        ("class", "model", "arrivals", "input", "output", "limits"),
+        [_class(scenario, name, klass) for name, klass in scenario.traffic.items()],
+    )
     pools = [(name, pool.rack, _count(pool), _deployed(pool.deploy)) for name, pool in scenario.fleet.pools.items()]
     lines += _table(("pool", "rack", "racks", "deployments"), pools)
     lines.append(f"  run: {_run(scenario)}")
@@ -37,37 +35,46 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _traffic(klass: TrafficClass) -> str:
+def _said(scenario: Scenario, *path: str) -> str:
+    """A quantity as the file writes it; `-` where it is absent."""
+    found = scenario.tree.at(path)
+    if found is not None and isinstance(found.value, dict):
+        found = found.value.get("value")
+    return str(found.value) if found is not None else "-"
+
+
+def _class(scenario: Scenario, name: str, klass: TrafficClass) -> tuple[str, ...]:
     if klass.trace is not None:
-        parts = [klass.trace]
-        parts += [f"x {klass.scale:g}"] if klass.scale != 1 else []
-        parts += [f"{klass.speedup:g} times faster"] if klass.speedup != 1 else []
-        return " ".join(parts)
-    spread = klass.arrivals if klass.burstiness is None else f"{klass.arrivals} (CV {klass.burstiness:g})"
-    return f"{spread} {units.format(klass.rate_req_per_s, 'rate')}, {_dist(klass.input)} in, {_dist(klass.output)} out"
+        arrivals = klass.trace
+        arrivals += f" x {klass.scale:g}" if klass.scale != 1 else ""
+        arrivals += f", {klass.speedup:g} times as fast" if klass.speedup != 1 else ""
+    else:
+        arrivals = f"{klass.arrivals} {_said(scenario, 'traffic', name, 'rate')}"
+        arrivals += f", CV {klass.burstiness:g}" if klass.burstiness is not None else ""
+    lengths = (_lengths(scenario.tree.at(("traffic", name, key))) for key in ("input", "output"))
+    limits = "none" if klass.slo is None else _limits(scenario, klass.slo, scenario.slo[klass.slo])
+    return (name, klass.model, arrivals, *lengths, limits)
 
 
-def _dist(dist: Dist | None) -> str:
+def _lengths(dist: Tree | None) -> str:
+    """The spread of lengths in short: `1200 tok..8 ktok` is median and p95, or low and high."""
     if dist is None:
-        return "-"
-    match dist.kind:
-        case "lognormal":
-            return f"{_tokens(dist.median)}..{_tokens(dist.p95)} (p50..p95)"
-        case "uniform":
-            return f"{_tokens(dist.low)}..{_tokens(dist.high)}"
-        case "fixed":
-            return _tokens(dist.value)
-    return dist.file or f"{len(dist.values or ())} lengths"
+        return "as recorded"
+    keys = dist.keys
+    ends = [str(keys[key].plain()) for key in ("median", "p95", "low", "high", "value", "file") if key in keys]
+    if ends:
+        return "..".join(ends)
+    values = keys["values"].plain() if "values" in keys else None
+    return f"{len(values)} lengths" if isinstance(values, list) else str(dist.plain())
 
 
-def _tokens(n: int | None) -> str:
-    return units.format(n, "tokens")
-
-
-def _limits(slo: Slo) -> str:
-    parts = [f"{limit.metric} {limit.label} {units.format(limit.limit_s, 'time')}" for limit in slo.limits]
+def _limits(scenario: Scenario, name: str, slo: Slo) -> str:
+    parts = [
+        f"{limit.metric} {limit.label} {_said(scenario, 'slo', name, limit.metric, limit.label)}"
+        for limit in slo.limits
+    ]
     if slo.attainment_frac is not None:
-        parts.append(f"{slo.attainment_frac * 100:g} % inside")
+        parts.append(f"{_said(scenario, 'slo', name, 'attainment')} inside all")
     return ", ".join(parts)
 
 
@@ -78,7 +85,7 @@ def _count(pool: Pool) -> str:
 def _deployed(deploy: tuple[Deploy, ...]) -> str:
     parts = []
     for entry in deploy:
-        share = "rest" if entry.per_rack is None else f"{entry.per_rack} a rack"
+        share = "the rest" if entry.per_rack is None else f"{entry.per_rack} a rack"
         role = "" if entry.role == "mixed" else f" {entry.role}"
         parts.append(f"{entry.model}{role} on {entry.chips} chips ({share})")
     return ", ".join(parts) or "any"
@@ -86,7 +93,7 @@ def _deployed(deploy: tuple[Deploy, ...]) -> str:
 
 def _run(scenario: Scenario) -> str:
     run = scenario.run
-    length = "the length of the trace" if run.length_s is None else units.format(run.length_s, "time")
-    warmup = f", warm-up {units.format(run.warmup_s, 'time')}" if run.warmup_s else ""
+    length = "the length of the trace" if run.length_s is None else _said(scenario, "run", "length")
+    warmup = f", warm-up {_said(scenario, 'run', 'warmup')}" if run.warmup_s else ""
     seeds = f"seed {run.seed}" if run.seeds == 1 else f"{run.seeds} seeds from {run.seed}"
     return f"{length}{warmup}, {seeds}"

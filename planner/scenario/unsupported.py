@@ -11,7 +11,7 @@ from planner.scenario.schema import Question, Scenario
 from planner.scenario.shape import Fields, facts
 from planner.scenario.tree import Steps, Tree, show
 
-_LATER = "this version does not act on it"
+_LATER = "this version does not act on it: planner run refuses it"
 
 
 def _always(_: Tree) -> bool:
@@ -74,7 +74,7 @@ def unsupported(tree: Tree) -> Iterator[Fault]:
 def refuse_unsupported(scenario: Scenario) -> None:
     """Nothing, or `ScenarioError` with every key that would be ignored."""
     if scenario.unsupported:
-        raise ScenarioError(*scenario.unsupported, hint="planner run acts on every key or refuses it: take these away")
+        raise ScenarioError(*scenario.unsupported, hint="take these keys away; planner check lists them too")
 
 
 def fault_at(tree: Tree, path: Steps, what: str, way_out: str = "", *, at_key: bool = False) -> Fault:
