@@ -80,6 +80,8 @@ class Replica:
         self.pool = placed["pool_ix"]
         self.deployment = json.dumps(spec)
         self.serving = spec["serving"]
+        self.most_of_a_prompt = ceil_div(self.serving["chunk_tokens"], spec["layout"]["dp"])
+        self.prompt_chunk = ceil_div(self.serving["chunk_tokens"], spec["layout"]["dp"])
         self.sliding = spec["model"].get("sliding")
         self.plan = sim.plans[deployment_ix]
         self.free = self.plan["kv_blocks"]
@@ -209,7 +211,7 @@ class Replica:
             budget = self.add_chunk(seq, budget)
 
     def add_chunk(self, seq: Seq, budget: int) -> int:
-        tokens = min(seq.target - seq.prefilled, budget)
+        tokens = min(seq.target - seq.prefilled, self.most_of_a_prompt, budget)
         self.chunks.append((seq, tokens))
         return budget - tokens
 
