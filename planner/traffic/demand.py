@@ -127,7 +127,7 @@ def write_all(path: str | Path, folder: str | Path) -> list[Path]:
         days = round(service["span_days"])
         tree = {
             "schema": "demand/1",
-            "title": f"Demand of the service {name} over {days} {'day' if days == 1 else 'days'}, in ten-minute windows",
+            "title": f"Demand of the service {name} over {days} day{'s' * (days > 1)}, in ten-minute windows",
             "rates": known | {"note": "summed over clients; a rate of 0 is as recorded"} | rates,
             "lengths": known | {"note": "inputs and outputs were recorded apart: their pairing is unknown"} | lengths,
         }

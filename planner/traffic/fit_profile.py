@@ -126,8 +126,8 @@ def dispersion(arrivals: Array) -> list[float]:
 
 def rank_correlation(requests: pl.DataFrame) -> float:
     """Spearman's correlation of input and output lengths."""
-    ranks = [requests[name].rank("average").to_numpy() for name in ("input_tokens", "output_tokens")]
-    return float(np.corrcoef(*ranks)[0, 1])
+    inputs, outputs = (requests[name].rank("average").to_numpy() for name in ("input_tokens", "output_tokens"))
+    return float(np.corrcoef(np.stack([inputs, outputs]))[0, 1])
 
 
 def gap_table(gaps_s: Array) -> list[list[float]]:
@@ -161,7 +161,7 @@ def _geometric(n: int) -> Iterable[float]:
 
 
 def length_runs(values: Array) -> list[list[int]]:
-    """Lengths as [low, high, count]: values that are frequent by themselves, and stretches of about 1 % between them."""
+    """Lengths as [low, high, count]: frequent values by themselves, and stretches of about 1 % between them."""
     n = values.size
     found, counts = np.unique(values, return_counts=True)
     runs: list[list[int]] = []
