@@ -17,6 +17,8 @@ pub struct Deployment {
     pub model: StepModel,
     pub max_batch: u64,
     pub chunk_tokens: u64,
+    /// The most of a step that one prompt takes: it runs in one attention group, and the groups share the step.
+    pub prompt_chunk_tokens: u64,
     pub window_tokens: Option<u64>,
     block_tokens: u64,
 }
@@ -30,6 +32,7 @@ impl Deployment {
             pool: placed.pool_ix,
             max_batch: serving.max_batch,
             chunk_tokens: serving.chunk_tokens,
+            prompt_chunk_tokens: serving.chunk_tokens.div_ceil(placed.deployment.layout.dp),
             window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
             block_tokens: serving.block_tokens,
             model,

@@ -392,7 +392,7 @@ impl Replica {
             if budget == 0 {
                 return;
             }
-            self.add_chunk(self.prefilling[at], &mut budget, desk.slab);
+            self.add_chunk(self.prefilling[at], &mut budget, desk);
         }
         if is_preempted {
             return;
@@ -417,13 +417,14 @@ impl Replica {
                 }
             }
             self.prefilling.push(slot);
-            self.add_chunk(slot, &mut budget, desk.slab);
+            self.add_chunk(slot, &mut budget, desk);
         }
     }
 
-    fn add_chunk(&mut self, slot: u32, budget: &mut u64, slab: &Slab) {
-        let request = &slab[slot];
-        let tokens = u64::from(request.target - request.prefilled).min(*budget);
+    fn add_chunk(&mut self, slot: u32, budget: &mut u64, desk: &Desk<'_>) {
+        let request = &desk.slab[slot];
+        let most = (*budget).min(desk.deployment.prompt_chunk_tokens);
+        let tokens = u64::from(request.target - request.prefilled).min(most);
         *budget -= tokens;
         self.chunks.push(Chunk { tokens, past_tokens: u64::from(request.prefilled) });
         self.chunk_tokens.push(tokens as u32);
