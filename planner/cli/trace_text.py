@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner import units
@@ -15,7 +15,7 @@ def inspected(name: str, figures: Mapping[str, Any], *, is_named: bool) -> str:
     """What `trace inspect` shows; `is_named`: the format was given, not told from the content."""
     how = "as named" if is_named else "told by its content"
     title = reader(figures["format"]).title
-    rows = [(name, f"{figures['format']} ({title}), {how}"), ("rows", _rows(figures))]
+    rows = [("rows", _rows(figures))]
     if figures["rejected"]:
         rows.append(("refused", ", ".join(f"{reason} {n:,}" for reason, n in figures["rejected"].items())))
     if figures["bad_line_numbers"]:
@@ -28,7 +28,8 @@ def inspected(name: str, figures: Mapping[str, Any], *, is_named: bool) -> str:
             shares = ", ".join(f"{value or '-'} {n:,}" for value, n in list(figures[key].items())[:10])
             rows.append((key.replace("_", " "), shares))
     width = max(len(head) for head, _ in rows)
-    lines = [f"{head:<{width}}  {text}" for head, text in rows]
+    lines = [f"{name}   {figures['format']} ({title}), {how}"]
+    lines += [f"  {head:<{width}}  {text}" for head, text in rows]
     if "input" in figures:
         lines += ["", *_length_table(figures)]
     return "\n".join(lines)
@@ -80,9 +81,10 @@ def _length_table(figures: Mapping[str, Any]) -> list[str]:
     rows = [("tokens a request", *_LENGTHS)]
     rows += [(side, *(f"{figures[side][key]:,.0f}" for key in _LENGTHS)) for side in ("input", "output")]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+    return ["  " + "  ".join(_aligned(row, widths)) for row in rows]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """The first cell to the left, the others to the right."""
+    for k, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        yield cell.rjust(width) if k else cell.ljust(width)
