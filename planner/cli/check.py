@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,7 +38,9 @@ def command(
     """Validate each SCENARIO (a file, or - for stdin); every variant and every value of a sweep is checked."""
     scenarios: list[tuple[str, Scenario]] = []
     faults: list[Fault] = []
-    stdin = _stdin() if "-" in files else None
+    from planner.scenario import read_stdin
+
+    stdin = read_stdin() if "-" in files else None
     for file in files:
         try:
             scenarios.extend((file, scenario) for scenario in _load(file, stdin, names, is_all, sets))
@@ -72,13 +73,6 @@ def _load(file: str, stdin: str | None, names: tuple[str, ...], is_all: bool, se
     if faults:
         raise ScenarioError(*faults)
     return loaded
-
-
-def _stdin() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ScenarioError(Fault(f"not UTF-8 text (byte {error.start})", file="<stdin>")) from None
 
 
 def _warnings(scenarios: list[tuple[str, Scenario]]) -> list[Notice]:

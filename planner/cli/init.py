@@ -25,14 +25,14 @@ Examples:
 @output.verb("planner.init/1")
 def command(folder: Path, example: str | None, force: bool, *, to: output.Settings) -> None:
     """Copy a shipped scenario, and what it extends, into DIR (here when absent)."""
-    from planner.scenario import examples
+    from planner.scenario import shipped
 
-    titles = {name: examples.title(name) for name in examples.names()}
+    titles = {name: shipped.title(name) for name in shipped.names()}
     if example == "list":
         output.reply("planner.init/1", {"examples": titles, "wrote": [], "next": None}, _listed(titles), to)
         return
-    name = examples.resolve(example or examples.DEFAULT)
-    targets = {folder / f"{base}.yaml": examples.text(base) for base in examples.with_bases(name)}
+    name = shipped.resolve(example or shipped.DEFAULT)
+    targets = {folder / f"{base}.yaml": shipped.text(base) for base in shipped.with_bases(name)}
     _refuse_overwriting(folder, targets, force)
     for path, text in targets.items():
         _write(path, text)

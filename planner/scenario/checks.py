@@ -145,7 +145,7 @@ def _file(path: Loc, text: str, noun: str, base_dir: Path) -> Iterator[Trouble]:
         if where.is_dir():
             yield Trouble(path, f"{shown(text)} is a folder, not the file of a {noun}")
         elif not where.exists():
-            siblings = [f"./{p.name}" for p in where.parent.iterdir()] if where.parent.is_dir() else []
+            siblings = [f"./{p.name}" for p in where.parent.iterdir() if p.is_file()] if where.parent.is_dir() else []
             yield Trouble(path, f"no such file: {shown(text)}{near(text, siblings) if siblings else ''}")
     except (OSError, ValueError) as error:
         yield Trouble(path, f"{shown(text)} cannot be read", str(getattr(error, "strerror", error)).lower())

@@ -44,7 +44,7 @@ def load(
     faults: list[Fault] = []
     is_stdin = str(source) == "-"
     if is_stdin and stdin_text is None:
-        stdin_text = sys.stdin.read()
+        stdin_text = read_stdin()
     if is_stdin:
         merged, base_dir = read_files(stdin_text, None, "<stdin>", faults)
     else:
@@ -74,6 +74,14 @@ def load(
     if faults or asked.question is None:
         raise ScenarioError(*_once(faults))
     return _scenario(name, asked.question, asked.tree, file, base_dir)
+
+
+def read_stdin() -> str:
+    """The text on standard input. Raises `ScenarioError` if it is not UTF-8."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ScenarioError(Fault(f"not UTF-8 text (byte {error.start})", file="<stdin>")) from None
 
 
 def variants(source: str | Path, *, stdin_text: str | None = None) -> tuple[str, ...]:

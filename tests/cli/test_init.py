@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.main import run
-from planner.scenario import examples, load
+from planner.scenario import load, shipped
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 
@@ -53,7 +53,7 @@ def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
     assert (status, out, target.read_text()) == (2, "", "mine")
     assert "is there already; --force overwrites it" in err
     assert planner("init", str(tmp_path), "--force")[0] == 0
-    assert target.read_text() == examples.text("01-one-rack")
+    assert target.read_text() == shipped.text("01-one-rack")
 
 
 def test_what_cannot_be(tmp_path: Path) -> None:
@@ -74,11 +74,11 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_the_packaged_examples_are_the_shipped_scenarios() -> None:
-    shipped = {path.stem: path.read_text(encoding="utf-8") for path in SCENARIOS.glob("*.yaml")}
-    assert {name: examples.text(name) for name in examples.names()} == shipped
+    on_disk = {path.stem: path.read_text(encoding="utf-8") for path in SCENARIOS.glob("*.yaml")}
+    assert {name: shipped.text(name) for name in shipped.names()} == on_disk
 
 
 def test_list() -> None:
     status, out, _ = planner("init", "--example", "list")
     assert status == 0
-    assert all(name in out for name in examples.names())
+    assert all(name in out for name in shipped.names())
