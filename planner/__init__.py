@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
-    from planner.scenario import Scenario, load
+    from planner.scenario.load import load
+    from planner.scenario.schema import Scenario
     from planner.study.run import run
 
 __all__ = ["Result", "Scenario", "load", "run"]

@@ -6,6 +6,18 @@ PyCapsule protocol (`__arrow_c_stream__`), numeric columns only.
 
 from typing import final
 
+__all__ = [
+    "EngineError",
+    "Sim",
+    "Table",
+    "__version__",
+    "build_info",
+    "plan",
+    "quantiles",
+    "sample",
+    "step_times",
+]
+
 __version__: str
 
 class EngineError(Exception):

@@ -109,7 +109,7 @@ mod tests {
         let mut dice = Stream::new(2, Purpose::RouterChoice, 0, 0);
         for _ in 0..500 {
             let counter = dice.below(100);
-            let lengths: Vec<u64> = (0..1 + dice.below(20)).map(|_| 1 + dice.below(90)).collect();
+            let lengths: Vec<u64> = (0..=dice.below(20)).map(|_| 1 + dice.below(90)).collect();
             let mut blocks = Blocks::new(40 + dice.below(200), 16);
             for &kv in &lengths {
                 blocks.take(blocks.blocks_of(kv));

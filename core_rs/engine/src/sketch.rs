@@ -222,7 +222,9 @@ mod tests {
                 .collect();
             let join = |order: [usize; 4]| {
                 let mut all = Sketch::default();
-                order.iter().for_each(|&i| all.merge(&parts[i]));
+                for i in order {
+                    all.merge(&parts[i]);
+                }
                 (all.rows(), all.count(), all.sum_fs())
             };
             assert_eq!(join([0, 1, 2, 3]), join([3, 1, 0, 2]));
