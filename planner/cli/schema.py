@@ -39,7 +39,6 @@ def _schema(what: str) -> dict[str, Any]:
         from planner.facts.json_schema import catalog
 
         return catalog()
-    import importlib
+    from planner.aggregate.result_schema import result_schema
 
-    made: dict[str, Any] = importlib.import_module("planner.aggregate.result_schema").result_schema()
-    return made
+    return result_schema()

@@ -19,7 +19,7 @@ def planner(*arguments: str) -> tuple[int, str]:
     return int(end.value.code or 0), out.getvalue()
 
 
-@pytest.mark.parametrize("what", ["scenario", "catalog"])
+@pytest.mark.parametrize("what", ["scenario", "result", "catalog"])
 def test_a_schema_is_printed_alone_and_in_the_envelope(what: str) -> None:
     status, text = planner("schema", "--what", what)
     assert status == 0
