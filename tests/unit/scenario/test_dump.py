@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from scenario_text import SMALL, Loads
 
 from planner.scenario import Scenario, load
 from planner.scenario.diff import Difference, diff
 from planner.scenario.dump import to_yaml
+from tests.unit.scenario.scenario_text import SMALL, Loads
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 ASKED = [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from scenario_text import SMALL, Faults, Loads
 
 from planner.errors import ScenarioError
 from planner.scenario import load
+from tests.unit.scenario.scenario_text import SMALL, Faults, Loads
 
 
 def test_many_faults_in_one_report(faults: Faults) -> None:

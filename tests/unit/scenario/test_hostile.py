@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from scenario_text import SMALL
 
 from planner.errors import ScenarioError
 from planner.scenario import load
+from tests.unit.scenario.scenario_text import SMALL
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)

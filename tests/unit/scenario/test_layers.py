@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from scenario_text import SMALL, Faults, Loads
 
 from planner.errors import ScenarioError
 from planner.scenario import load
+from tests.unit.scenario.scenario_text import SMALL, Faults, Loads
 
 OVERRIDES = (
     SMALL

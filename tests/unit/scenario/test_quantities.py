@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from scenario_text import SMALL, Faults, Loads
 
 from planner.scenario.schema import Scenario
+from tests.unit.scenario.scenario_text import SMALL, Faults, Loads
 
 LONG = """{value: 0.75 MUSD/rack, low: 0.35 MUSD/rack, high: 1.6 MUSD/rack, grade: estimate, source: [quote-7],
           note: a quote, alternatives: [{value: 0.9 MUSD/rack, source: press, note: rumour}]}"""

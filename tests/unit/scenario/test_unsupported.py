@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from scenario_text import SMALL, Loads
 
 from planner.errors import ScenarioError
 from planner.scenario import refuse_unsupported
 from planner.scenario.layers import FILE
 from planner.scenario.shape import Items, Names, Shape, below
 from planner.scenario.unsupported import UNSUPPORTED
+from tests.unit.scenario.scenario_text import SMALL, Loads
 
 ADDED = [
     ("output: 300 tok", "output: 300 tok\n    prefix_reuse: 40 %", "traffic.chat.prefix_reuse"),
