@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fleets import FINANCE, NS, fact, fleet, no_windows, placed, pool, rack, work
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from planner.aggregate.per_token import phases
 from planner.aggregate.power import PoolPower, pool_power
 from planner.aggregate.work import chip_work, pool_sums, pool_windows
 from planner.fleet.fleet import Fleet, PoolLayout
+from tests.fleets import FINANCE, NS, fact, fleet, no_windows, placed, pool, rack, work
 
 SPAN = Span(warmup_ns=0, length_ns=3600 * NS, window_ns=600 * NS)
 money = st.floats(0, 1e7, allow_nan=False)

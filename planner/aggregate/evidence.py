@@ -1,0 +1,114 @@
+"""How sure the cost is: the swing of each fact behind it, one at a time, with the simulation held.
+
+A fact's swing is how far the cost per hour moves while the fact goes from its low to its high and all else stays. A
+fact without a range has none. `assumed_frac` is the share of all swings that comes from facts graded assumed or
+undisclosed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.aggregate.power import Book
+from planner.facts.fact import Fact
+
+if TYPE_CHECKING:
+    from planner.fleet.fleet import Fleet
+
+Cost = Callable[[Book], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Swing:
+    """What one fact does to the cost per hour."""
+
+    fact: Fact
+    usd_per_h_low: float
+    """With the fact at its low."""
+    usd_per_h_high: float
+    swing_usd_per_h: float
+
+
+def swings(cost: Cost) -> list[Swing]:
+    """The swing of every fact that `cost` reads, in the order in which it reads them."""
+    book = Book()
+    base = cost(book)
+    found = []
+    for fact in book.read:
+        low, high = (base if end is None else cost(Book({fact: end})) for end in (fact.low, fact.high))
+        found.append(Swing(fact, low, high, max(base, low, high) - min(base, low, high)))
+    return found
+
+
+def assumed_frac(found: Sequence[Swing]) -> float | None:
+    """Share of all swings that is of assumed or undisclosed facts; None where nothing swings."""
+    total = math.fsum(swing.swing_usd_per_h for swing in found)
+    if total <= 0:
+        return None
+    return math.fsum(swing.swing_usd_per_h for swing in found if swing.fact.is_assumed) / total
+
+
+def facts_of(thing: object) -> Iterator[Fact]:
+    """The facts of a chip, a rack, a model or the like, in the order of its fields."""
+    if isinstance(thing, Fact):
+        yield thing
+    elif isinstance(thing, dict):
+        for value in thing.values():
+            yield from facts_of(value)
+    elif is_dataclass(thing):
+        for each in fields(thing):
+            yield from facts_of(getattr(thing, each.name))
+
+
+def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
+    """Every fact behind the simulation: racks, chips, models, serving software and its limits."""
+    from planner.errors import FactError
+    from planner.facts import catalog
+
+    facts = catalog.load()
+    things: list[object] = []
+    for pool in fleet.pools:
+        things += [pool.rack, pool.chip]
+    for placed in fleet.placed:
+        things.append(facts.model(placed.model, base=base_dir))
+        try:
+            things.append(facts.engine(placed.engine, base=base_dir))
+        except FactError:
+            continue  # a person's own engine file: the spec in the result has its figures
+    things.append(facts.serving())
+    unique: dict[str, Fact] = {}
+    for thing in things:
+        for fact in facts_of(thing):
+            unique.setdefault(fact.path, fact)
+    return list(unique.values())
+
+
+def fact_row(fact: Fact, swing: Swing | None = None) -> dict[str, Any]:
+    """One row of facts.parquet."""
+    used = fact.used
+    number = float(used) if isinstance(used, int | float) and not isinstance(used, bool) else None
+    return {
+        "path": fact.path,
+        "unit": fact.unit,
+        "value": number,
+        "value_text": None if used is None or number is not None else _text(used),
+        "low": fact.low,
+        "high": fact.high,
+        "grade": fact.grade,
+        "replaces": fact.replaces or None,
+        "is_assumed": fact.is_assumed,
+        "source": " ".join(fact.source),
+        "note": fact.note,
+        "usd_per_h_low": swing.usd_per_h_low if swing else None,
+        "usd_per_h_high": swing.usd_per_h_high if swing else None,
+        "swing_usd_per_h": swing.swing_usd_per_h if swing else None,
+    }
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,300 @@
+"""The glossary, as data: what every figure of a result is, in which unit, on which basis, and which way is better.
+
+Reports, comparisons, the JSON Schema and the reference page read the figures' meanings here and nowhere else. A metric
+lives at `section.name` of `result.json`; `*` stands for the name of a class, pool or part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.errors import Fault, ScenarioError, near
+
+Direction = Literal["less", "more", "neither"]
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+DRAWS = ("mean", "peak")
+PARTS = ("racks", "network", "storage", "space", "energy", "demand", "upkeep", "staff", "software", "rent")
+"""Parts of the cost, in the order in which they are shown."""
+NAMED_PARTS = ("space", "demand", "staff", "software")
+"""Parts that are charged only where a scenario names them; null and listed as left out otherwise."""
+BOTTLENECKS = ("memory", "compute", "network", "launch", "queue", "kv", "power", "none")
+VERDICTS = ("met", "missed", "unknown")
+
+KV_RECOMPUTED_FRAC = 0.01
+"""Prompt tokens computed again after a preemption, of all computed: from here on the KV cache is the bottleneck."""
+KV_FULL_FRAC = 0.9
+"""KV occupancy from which waiting is for room in the cache."""
+QUEUE_WAIT_FRAC = 0.5
+"""Share of the time to the first token that is waiting: above it the queue is the bottleneck ..."""
+QUEUE_BUSY_FRAC = 0.5
+"""... where replicas are busy at least so much of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the glossary."""
+
+    section: str
+    """Where it stands in a result: `classes.*`, `cost`."""
+    name: str
+    unit: str
+    """As it is shown; `1` for a share, `-` for words."""
+    basis: str
+    """Of what it is a figure."""
+    formula: str
+    direction: Direction = "neither"
+    """Whether less or more of it is better."""
+    keys: tuple[str, ...] = ()
+    """Statistics or parts below the name: mean, p95, peak."""
+
+    @property
+    def path(self) -> str:
+        """`classes.*.ttft_s`."""
+        return f"{self.section}.{self.name}"
+
+
+_OFFERED = "requests offered over the whole run, summed over the seeds"
+_IN_SPAN = "requests of the class that arrive in [warmup, length)"
+_WITH_VALUE = f"{_IN_SPAN} and have a value"
+_PLACED = "chips under a replica, over [warmup, length)"
+_ALL_CHIPS = "all chips of the fleet, idle ones included"
+_WORK = "tokens computed in [warmup, length): prompt tokens at first computation, and output tokens"
+_FACILITY = "facility energy: racks x PUE, idle included"
+_COST = "cost of the whole fleet, idle capacity included"
+
+METRICS: tuple[Metric, ...] = (
+    Metric("requests", "offered", "1", _OFFERED, "completed + rejected + timed_out + cancelled + unfinished"),
+    Metric("requests", "completed", "1", _OFFERED, "last token given before the end of the drain", "more"),
+    Metric("requests", "rejected", "1", _OFFERED, "too large for any replica: input + output - 1 tokens", "less"),
+    Metric("requests", "timed_out", "1", _OFFERED, "given up by the client; none in this version", "less"),
+    Metric("requests", "cancelled", "1", _OFFERED, "taken back by the client; none in this version", "less"),
+    Metric("requests", "unfinished", "1", _OFFERED, "still in the system at the end of the drain", "less"),
+    Metric("requests", "failed_rows", "1", "rows of the traces", "refused by a reader; counted nowhere else", "less"),
+    Metric("tokens", "input", "1", _OFFERED, "prompt tokens, whether computed or not"),
+    Metric("tokens", "output", "1", _OFFERED, "output tokens, whether given or not"),
+    Metric("classes.*", "ttft_s", "s", _WITH_VALUE, "first token - arrival, queue included", "less", STATISTICS),
+    Metric(
+        "classes.*", "tpot_s", "s", _WITH_VALUE, "(last - first token) / (output - 1), per request", "less", STATISTICS
+    ),
+    Metric("classes.*", "itl_s", "s", "gaps of those requests, pooled", "time between two tokens", "less", STATISTICS),
+    Metric("classes.*", "e2e_s", "s", _WITH_VALUE, "last token - arrival", "less", STATISTICS),
+    Metric("classes.*", "queue_s", "s", _WITH_VALUE, "first step - arrival", "less", STATISTICS),
+    Metric("classes.*", "offered", "1", _IN_SPAN, "count, mean over the seeds"),
+    Metric("classes.*", "completed", "1", _IN_SPAN, "count, mean over the seeds", "more"),
+    Metric("classes.*", "rate_req_per_s", "req/s", _IN_SPAN, "offered / span"),
+    Metric("classes.*", "goodput_req_per_s", "req/s", _IN_SPAN, "attained / span", "more"),
+    Metric(
+        "classes.*",
+        "attainment_frac",
+        "1",
+        _IN_SPAN,
+        "inside the limit of every limited metric's highest quantile / offered; what is not completed is not inside; "
+        "null without limits",
+        "more",
+    ),
+    Metric("classes.*", "attainment_limit_frac", "1", "the scenario", "the attainment asked for; null if none"),
+    Metric(
+        "classes.*",
+        "verdict",
+        "-",
+        _IN_SPAN,
+        "met: every limit and the attainment hold; missed: one does not; unknown: none offered; null without limits",
+    ),
+    Metric("classes.*.limits[]", "limit", "s", "the scenario", "the most that the quantile may be"),
+    Metric(
+        "classes.*.limits[]",
+        "value",
+        "s",
+        _IN_SPAN,
+        "quantile over the offered, one without a value beyond every limit; of itl over all gaps, pooled",
+        "less",
+    ),
+    Metric("classes.*.limits[]", "margin_frac", "1", "limit and value", "(limit - value) / limit", "more"),
+    Metric("classes.*.limits[]", "met", "-", "limit and value", "value <= limit; TPOT of one token is inside"),
+    Metric("pools.*", "racks", "1", "the pool", "count"),
+    Metric("pools.*", "replicas", "1", "the pool", "serving copies, of all models"),
+    Metric("pools.*", "chips", "1", "the pool", "all chips of its racks"),
+    Metric("pools.*", "idle_chips", "1", "the pool", "chips under no replica; billed and powered", "less"),
+    Metric("pools.*", "busy_frac", "1", _PLACED, "chip time with a step running / chip time"),
+    Metric(
+        "pools.*",
+        "mfu_frac",
+        "1",
+        _PLACED,
+        "operations / (chips x dense data-sheet rate x span), the rate at which the bulk of the weights computes "
+        "(routed experts in a mixture)",
+        "more",
+    ),
+    Metric("pools.*", "mbu_frac", "1", _PLACED, "bytes / (chips x data-sheet bandwidth x span)", "more"),
+    Metric("pools.*", "kv_frac", "1", _PLACED, "token time in the KV cache / (capacity x span), weighted by chips"),
+    Metric("pools.*", "tokens_per_s_in", "tok/s", f"{_WORK}, of the pool", "input tokens / span", "more"),
+    Metric("pools.*", "tokens_per_s_out", "tok/s", f"{_WORK}, of the pool", "output tokens / span", "more"),
+    Metric("pools.*", "preemptions", "1", _PLACED, "requests put back for want of KV blocks, in the span", "less"),
+    Metric("pools.*", "chip_rated_w", "W", "all chips of the pool", "rated power of the packages"),
+    Metric(
+        "pools.*",
+        "rack_it_w",
+        "W",
+        "the pool's racks, over [warmup, length)",
+        "chips + the rest of the rack, linear in chip draw through the rack's idle and typical figures, at most rated; "
+        "peak: highest mean of a window inside the span",
+        "less",
+        DRAWS,
+    ),
+    Metric("pools.*", "facility_w", "W", "the pool at the meter", "rack_it x PUE", "less", DRAWS),
+    Metric(
+        "pools.*", "usd_per_h", "USD/h", "the pool", "its parts; staff and software by chips, demand by peak", "less"
+    ),
+    Metric(
+        "pools.*",
+        "bottleneck",
+        "-",
+        _PLACED,
+        "none: no work; kv: at least 1 % of prompt tokens computed again, or waiting with the cache 90 % full; queue: "
+        "waiting is over half of the time to first token and replicas are busy half of the time; else the largest "
+        "share of step time: memory, compute, network or launch; power: a power cap slows the steps",
+    ),
+    Metric("fleet", "racks", "1", "the fleet", "count"),
+    Metric("fleet", "chips", "1", "the fleet", "count"),
+    Metric("fleet", "idle_chips", "1", "the fleet", "chips under no replica", "less"),
+    Metric("fleet", "provisioned_w", "W", "the fleet at the meter", "rated power of the racks x PUE"),
+    Metric("fleet", "power_limit_w", "W", "the site at the meter", "the scenario's limit on provisioned power"),
+    Metric("fleet", "rack_it_w", "W", "all racks", "sum of the pools; peak: of one and the same window", "less", DRAWS),
+    Metric("fleet", "facility_w", "W", "all racks at the meter", "rack_it x PUE", "less", DRAWS),
+    Metric("fleet", "tokens_per_s_in", "tok/s", _WORK, "input tokens / span", "more"),
+    Metric("fleet", "tokens_per_s_out", "tok/s", _WORK, "output tokens / span", "more"),
+    Metric("fleet", "tokens_per_s_all", "tok/s", _WORK, "input + output tokens / span", "more"),
+    Metric("fleet", "tokens_per_s_per_chip_in", "tok/s/chip", _ALL_CHIPS, "tokens_per_s_in / chips", "more"),
+    Metric("fleet", "tokens_per_s_per_chip_out", "tok/s/chip", _ALL_CHIPS, "tokens_per_s_out / chips", "more"),
+    Metric("fleet", "tokens_per_s_per_chip_all", "tok/s/chip", _ALL_CHIPS, "tokens_per_s_all / chips", "more"),
+    Metric("cost", "usd_per_h", "USD/h", _COST, "sum of the parts", "less"),
+    Metric(
+        "cost",
+        "idle_usd_per_h",
+        "USD/h",
+        _COST,
+        "sum over pools of cost x chip time without a step / chip time",
+        "less",
+    ),
+    Metric(
+        "cost",
+        "annuity_frac",
+        "1/yr",
+        "a dollar of capex",
+        "(1 - residual) x r / (1 - 1/g) + residual x r, g = (1 + r)^life",
+    ),
+    Metric(
+        "cost",
+        "usd_per_mtok_in",
+        "USD/Mtok",
+        f"{_COST}, its prefill share by busy chip time / input tokens computed",
+        "sum over pools of cost x prefill / (prefill + decode) / input tokens; a mixed step is decode for as long as "
+        "it would last without its prefill chunks",
+        "less",
+    ),
+    Metric(
+        "cost",
+        "usd_per_mtok_out",
+        "USD/Mtok",
+        f"{_COST}, its decode share by busy chip time / output tokens",
+        "sum over pools of cost x decode / (prefill + decode) / output tokens",
+        "less",
+    ),
+    Metric("cost", "usd_per_mtok_all", "USD/Mtok", f"{_COST} / all tokens computed", "cost / (input + output)", "less"),
+    Metric("cost", "usd_per_mtok_out_whole", "USD/Mtok", f"{_COST} / output tokens", "cost / output", "less"),
+    Metric("cost", "parts", "USD/h", _COST, "see the table of parts", "less", PARTS),
+    Metric("energy", "it_kwh", "kWh", "all racks, over [warmup, length)", "mean rack_it x span", "less"),
+    Metric("energy", "facility_kwh", "kWh", "all racks at the meter, over [warmup, length)", "it_kwh x PUE", "less"),
+    Metric(
+        "energy",
+        "j_per_token_in",
+        "J/token",
+        f"{_FACILITY}, its prefill share by step energy / input tokens computed",
+        "sum over pools of energy x prefill / (prefill + decode) / input tokens",
+        "less",
+    ),
+    Metric(
+        "energy",
+        "j_per_token_out",
+        "J/token",
+        f"{_FACILITY}, its decode share by step energy / output tokens",
+        "sum over pools of energy x decode / (prefill + decode) / output tokens",
+        "less",
+    ),
+    Metric("energy", "j_per_token_all", "J/token", f"{_FACILITY} / all tokens computed", "energy / (in + out)", "less"),
+    Metric("energy", "j_per_token_out_whole", "J/token", f"{_FACILITY} / output tokens", "energy / output", "less"),
+    Metric(
+        "carbon", "operational_kgco2e", "kgCO2e", _FACILITY, "facility_kwh x grid intensity; making is left out", "less"
+    ),
+    Metric(
+        "carbon",
+        "kgco2e_per_mtok_all",
+        "kgCO2e/Mtok",
+        "operational carbon / all tokens computed",
+        "operational / (input + output)",
+        "less",
+    ),
+    Metric(
+        "carbon",
+        "kgco2e_per_mtok_out_whole",
+        "kgCO2e/Mtok",
+        "operational carbon / output tokens",
+        "operational / output",
+        "less",
+    ),
+    Metric(
+        "evidence",
+        "assumed_frac",
+        "1",
+        "usd_per_h, simulation held",
+        "swing of facts graded assumed or undisclosed / swing of all facts, each from its low to its high alone",
+        "less",
+    ),
+)
+
+PART_FORMULAS: dict[str, str] = {
+    "racks": "racks to pay off x capex x annuity / 8760",
+    "network": "their chips x network per chip x annuity / 8760",
+    "storage": "their capex x storage share x annuity / 8760",
+    "space": "rated kW of owned racks x USD/kW-month x 12 / 8760; only where named",
+    "energy": "facility kW of owned racks, mean over the span x USD/kWh",
+    "demand": "facility kW of owned racks, highest window x USD/kW-month x 12 / 8760; only where named",
+    "upkeep": "racks' capex x upkeep share / 8760; owned racks without capex at their price too",
+    "staff": "USD a year / 8760; only where named",
+    "software": "USD a year / 8760; only where named",
+    "rent": "chips of rented racks x USD/chip-h; power, space and upkeep are in the rent",
+}
+"""How each part of the cost is made, in USD an hour; a year has 8,760 hours."""
+
+_BY_PATH = {metric.path: metric for metric in METRICS}
+
+
+def metric(path: str) -> Metric:
+    """The row of a path such as `classes.*.ttft_s`, or of a name that stands in one section only.
+
+    Raises:
+        ScenarioError: there is no such metric, or several sections have it.
+    """
+    found = _BY_PATH.get(path)
+    if found is not None:
+        return found
+    named = [m for m in METRICS if m.name == path]
+    if not named:
+        names = dict.fromkeys([*(m.name for m in METRICS), *_BY_PATH])
+        raise ScenarioError(Fault(f"no metric '{path}'{near(path, names)}"))
+    if len(named) > 1:
+        raise ScenarioError(Fault(f"several metrics are named '{path}'", f"write {' or '.join(m.path for m in named)}"))
+    return named[0]
+
+
+def require_same_basis(one: str, other: str) -> None:
+    """Nothing, if two figures may be put in one ratio; they may when they are the same metric.
+
+    Raises:
+        ScenarioError: they are not; the message says what each is a figure of.
+    """
+    a, b = metric(one), metric(other)
+    if a.path != b.path:
+        what = f"{a.name} ({a.basis}) and {b.name} ({b.basis}) are on different bases"
+        raise ScenarioError(Fault(what, f"compare {a.name} with {a.name}"))

@@ -1,0 +1,114 @@
+"""A result: the figures of every variant, the tables behind them, and its folder on disk.
+
+A folder is complete: reports and comparisons read nothing else. It appears by rename, and `load` checks the digest of
+every file. The tables and `result.json` hold no wall time: the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.aggregate import slo
+from planner.errors import Notice
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.aggregate.inputs import VariantRun
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run found, for one variant or several."""
+
+    variants: Mapping[str, dict[str, Any]]
+    """Figures by variant, in the shape of `result.json` (`result_schema.py`)."""
+    tables: Mapping[str, pl.DataFrame] = field(repr=False)
+    """The tables of `tables.TABLES`, all variants and seeds in one."""
+    scenarios: Mapping[str, str] = field(repr=False)
+    """The resolved scenario of each variant, as YAML, each value with its origin."""
+    inputs: str = ""
+    """Digest of everything that the result depends on."""
+    built: Mapping[str, str] = field(default_factory=dict)
+    """What it was made with: versions of planner and of the core."""
+
+    @classmethod
+    def of(cls, runs: Sequence[VariantRun], *, inputs: str) -> Result:
+        """The result of some simulated variants; `inputs` is the digest of what they depend on."""
+        from planner import core
+        from planner.aggregate.summary import summarise
+        from planner.aggregate.tables import tables
+        from planner.facts import catalog
+        from planner.scenario.dump import to_yaml
+
+        finance = catalog.load().finance()
+        variants = [summarise(run, finance) for run in runs]
+        return cls(
+            variants={variant.run.scenario.name: variant.tree for variant in variants},
+            tables=tables(variants),
+            scenarios={run.scenario.name: to_yaml(run.scenario.tree, origins=True) for run in runs},
+            inputs=inputs,
+            built={f"core_{name}": value for name, value in core.build_info().items()},
+        )
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What is worth saying about the variants, each once."""
+        found = (Notice(n["code"], n["message"]) for tree in self.variants.values() for n in tree["notices"])
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def n_completed(self) -> int:
+        """Requests completed, over all variants and seeds."""
+        return sum(tree["requests"]["completed"] for tree in self.variants.values())
+
+    @property
+    def n_missed(self) -> int:
+        """Limits missed, attainments included, over all variants and classes."""
+        return sum(slo.n_missed(figures) for tree in self.variants.values() for figures in tree["classes"].values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as they are printed: those of the one variant, or `variants` by name."""
+        if len(self.variants) == 1:
+            return dict(next(iter(self.variants.values())))
+        return {"variants": dict(self.variants)}
+
+    def metric(self, name: str, by: str | Sequence[str] | None = None, over: str | None = None) -> pl.DataFrame:
+        """A figure as a table, one row a variant: `value`, and the 90 % interval over seeds, `low` and `high`.
+
+        `name` is one of the glossary, with its statistic if it has several: `usd_per_mtok_all`, `ttft_s.p95`,
+        `facility_w.peak`. `by` is any of class, pool, part and seed; `over="window"` gives the windows of a pool's or
+        class's figure.
+
+        Raises:
+            ScenarioError: there is no such metric, or not by that.
+        """
+        from planner.aggregate.lookup import metric_table
+
+        return metric_table(self, name, by=(by,) if isinstance(by, str) else tuple(by or ()), over=over)
+
+    def save(self, folder: Path | str, *, is_replacing: bool = False, log: str = "") -> None:
+        """Write the folder; it appears at once and whole. `log` is free text that no digest covers.
+
+        Raises:
+            RunError: something is there already and `is_replacing` is not set, or it is no result.
+            OSError: the disk refused.
+        """
+        from planner.aggregate.store import save
+
+        save(self, Path(folder), is_replacing=is_replacing, log=log)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Result:
+        """The result of a folder.
+
+        Raises:
+            ScenarioError: it is no result.
+            RunError: a part is missing or damaged, or a later version of planner wrote it.
+        """
+        from planner.aggregate.store import load
+
+        return load(Path(folder))

@@ -1,0 +1,113 @@
+"""JSON Schema of `result.json`, made from the glossary, so that both say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.aggregate.metrics import BOTTLENECKS, METRICS, VERDICTS, Metric
+from planner.aggregate.store import SCHEMA
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "number"}
+_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+_WORDS: dict[str, Schema] = {
+    "bottleneck": {"enum": list(BOTTLENECKS)},
+    "verdict": {"enum": [*VERDICTS, None]},
+    "met": {"type": ["boolean", "null"]},
+}
+_WHOLE = frozenset({"requests", "tokens"})
+_SETTINGS = ("length_s", "warmup_s", "drain_s", "window_s", "seed", "seeds")
+_DEPLOYMENT_WORDS = ("model", "engine", "precision")
+_DEPLOYMENT_NUMBERS = ("replicas", "chips", "tp", "dp", "ep", "max_batch", "chunk_tokens", "kv_capacity_tokens")
+
+
+def result_schema() -> Schema:
+    """The schema of the file; `planner run --json` prints the same `inputs`, `warnings` and `result`."""
+    notices: Schema = {"type": "array", "items": _object({"code": _TEXT, "message": _TEXT})}
+    variant = {"$ref": "#/$defs/variant"}
+    several = _object({"variants": {"type": "object", "additionalProperties": variant}})
+    body = _object(
+        {"schema": _TEXT, "inputs": _TEXT_OR_NULL, "warnings": notices, "result": {"anyOf": [variant, several]}}
+    )
+    figures = _figures()
+    whole = dict(figures["properties"]) | {
+        "notices": notices,
+        "low": {
+            "$ref": "#/$defs/numbers",
+            "description": "Low ends of the 90 % intervals over the seeds; null for one.",
+        },
+        "high": {
+            "$ref": "#/$defs/numbers",
+            "description": "High ends of the 90 % intervals over the seeds; null for one.",
+        },
+        "seeds": {"type": "array", "items": {"$ref": "#/$defs/figures"}, "description": "Each seed, same shape."},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Result of planner run ({SCHEMA})",
+        "description": "Figures are means over the seeds, requests and tokens whole sums; what is missing is null.",
+        **body,
+        "$defs": {
+            "variant": _object(whole),
+            "figures": figures,
+            "numbers": {
+                "description": "The numbers of a variant, in its shape.",
+                "anyOf": [
+                    {"type": ["number", "null"]},
+                    {"type": "array", "items": {"$ref": "#/$defs/numbers"}},
+                    {"type": "object", "additionalProperties": {"$ref": "#/$defs/numbers"}},
+                ],
+            },
+        },
+    }
+
+
+def _figures() -> Schema:
+    limits = _object({"metric": _TEXT, "quantile": _TEXT, **_section("classes.*.limits[]")})
+    each_class = {"model": _TEXT, "slo": _TEXT_OR_NULL, **_section("classes.*"), "limits": _list(limits)}
+    deployment = dict.fromkeys(_DEPLOYMENT_WORDS, _TEXT) | dict.fromkeys(_DEPLOYMENT_NUMBERS, _NUMBER)
+    each_pool = {"rack": _TEXT, **_section("pools.*"), "deployments": _list(_object(deployment))}
+    left_out = _list(_TEXT) | {"description": "Parts of the cost that nobody named, so that they are not charged."}
+    return _object(
+        {
+            "scenario": _TEXT | {"description": "The variant: base, or its name in the scenario."},
+            "title": _TEXT,
+            "question": _TEXT_OR_NULL,
+            "run": _object(dict.fromkeys(_SETTINGS, _NUMBER)),
+            "verdict": {"enum": [*VERDICTS, None], "description": "Of all classes: missed before unknown before met."},
+            "requests": _object(_section("requests")),
+            "tokens": _object(_section("tokens")),
+            "classes": _by_name(_object(each_class)),
+            "pools": _by_name(_object(each_pool)),
+            "fleet": _object(_section("fleet")),
+            "cost": _object(_section("cost") | {"left_out": left_out}),
+            "energy": _object(_section("energy")),
+            "carbon": _object(_section("carbon")),
+            "evidence": _object(_section("evidence")),
+        }
+    )
+
+
+def _section(section: str) -> dict[str, Schema]:
+    return {metric.name: _metric(metric) for metric in METRICS if metric.section == section}
+
+
+def _metric(metric: Metric) -> Schema:
+    number: Schema = {"type": "integer" if metric.section in _WHOLE else ["number", "null"]}
+    schema = _WORDS.get(metric.name) or (_object(dict.fromkeys(metric.keys, number)) if metric.keys else number)
+    unit = "" if metric.unit in {"1", "-"} else f" [{metric.unit}]"
+    return schema | {"description": f"{metric.formula}{unit}; of: {metric.basis}"}
+
+
+def _object(properties: dict[str, Schema]) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _by_name(items: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": items}

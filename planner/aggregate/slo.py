@@ -1,0 +1,114 @@
+"""Limits, attainment and verdict of a class, over everything that it offered in the measured span."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from planner.aggregate.latency import quantiles_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.scenario.schema import Limit, Slo
+
+Population = tuple[int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a class offered in the span, and what became of it."""
+
+    offered: int
+    completed: int
+    attained: int
+    single_token: int
+    """Completed with one output token: they have no TPOT and no gap, and are inside any limit on them."""
+
+
+def judged_limits(sketches: pl.DataFrame, class_ix: int, counts: Counts, slo: Slo) -> list[dict[str, Any]]:
+    """Each limit of a class with the value that it is held against, and whether it holds.
+
+    The quantile is over the offered requests; one without a value lies beyond every limit, except that a request of one
+    output token is inside any TPOT. Gaps (itl) are pooled over all tokens, so their quantile is over the gaps. `met` is
+    None where nothing was offered.
+    """
+    if not counts.offered:
+        return [_row(limit, None, None) for limit in slo.limits]
+    asked = [(class_ix, limit.metric, *_population(limit, counts)) for limit in slo.limits]
+    values = quantiles_of(sketches, asked)
+    return [
+        _row(limit, value, _is_inside(limit, counts, value)) for limit, value in zip(slo.limits, values, strict=True)
+    ]
+
+
+def _population(limit: Limit, counts: Counts) -> tuple[float, int, int | None]:
+    """Quantile, members below every value, and size: what `core.quantiles` is to read."""
+    if limit.metric == "itl":
+        return limit.quantile, 0, None
+    n_low = counts.single_token if limit.metric == "tpot" else 0
+    rank = limit.quantile * (counts.offered - 1)
+    if n_low and int(rank) < n_low < rank + 1:
+        return 0.0, 0, None  # between the last request without a TPOT and the first with one: the least TPOT there is
+    return limit.quantile, n_low, counts.offered
+
+
+def _is_inside(limit: Limit, counts: Counts, value: float | None) -> bool:
+    """Whether the limit holds; a quantile without a value is inside only where it falls on requests of one token."""
+    if value is not None:
+        return value <= limit.limit_s
+    if limit.metric == "tpot":
+        return limit.quantile * (counts.offered - 1) <= counts.single_token - 1
+    return limit.metric == "itl" and counts.single_token == counts.offered
+
+
+def _row(limit: Limit, value: float | None, met: bool | None) -> dict[str, Any]:
+    return {
+        "metric": limit.metric,
+        "quantile": limit.label,
+        "limit": limit.limit_s,
+        "value": value,
+        "margin_frac": None if value is None else (limit.limit_s - value) / limit.limit_s,
+        "met": met,
+    }
+
+
+def attainment(counts: Counts, slo: Slo | None) -> float | None:
+    """Share of the offered requests inside every limit; None without limits or requests."""
+    return None if slo is None or not counts.offered else counts.attained / counts.offered
+
+
+def means_judged(rows: Sequence[Mapping[str, Any]], mean: Mapping[str, Any]) -> dict[str, Any]:
+    """One limit over several seeds: the mean value decides; where a seed has none, all seeds have to hold."""
+    mets = [row["met"] for row in rows]
+    if mean["value"] is not None:
+        met: bool | None = mean["value"] <= mean["limit"]
+    else:
+        met = None if None in mets else all(mets)
+    return {**mean, "met": met}
+
+
+def verdict(figures: Mapping[str, Any]) -> str | None:
+    """met, missed or unknown (nothing was offered), from `offered`, `limits` and attainment; None without limits."""
+    if not figures["limits"]:
+        return None
+    if not figures["offered"]:
+        return "unknown"
+    asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
+    holds = all(limit["met"] for limit in figures["limits"])
+    if asked is not None:
+        holds = holds and reached is not None and reached >= asked
+    return "met" if holds else "missed"
+
+
+def n_missed(figures: Mapping[str, Any]) -> int:
+    """How many limits of a class do not hold, the attainment included."""
+    asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
+    below = asked is not None and reached is not None and reached < asked
+    return sum(limit["met"] is False for limit in figures["limits"]) + below
+
+
+def verdict_of_all(verdicts: Sequence[str | None]) -> str | None:
+    """One word for several classes: missed before unknown before met; None where no class has limits."""
+    return next((word for word in ("missed", "unknown", "met") if word in verdicts), None)

@@ -1,0 +1,338 @@
+"""The tables of a result: one row a variant and seed and what the table is about; units are in the column names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from planner.aggregate.evidence import fact_row, facts_used
+from planner.aggregate.inputs import NS_PER_S
+from planner.aggregate.latency import METRICS
+from planner.aggregate.metrics import PART_FORMULAS
+from planner.aggregate.power import Book, chip_w, rack_it_w
+from planner.aggregate.work import COUNTS, FLOATS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.aggregate.summary import SeedSummary, VariantSummary
+
+Columns = Mapping[str, str]
+Row = dict[str, Any]
+
+_KEYS: Columns = {"variant": "text", "seed": "seed"}
+_LATENCIES: Columns = {f"{m}_{q}_s": "float" for m in METRICS for q in ("mean", "p50", "p90", "p95", "p99")}
+CLASSES: Columns = {
+    **_KEYS,
+    "class": "text",
+    "model": "text",
+    "offered": "count",
+    "completed": "count",
+    "rejected": "count",
+    "unfinished": "count",
+    "input_tokens": "count",
+    "output_tokens": "count",
+    "span_offered": "count",
+    "span_completed": "count",
+    "span_attained": "count",
+    "span_single_token": "count",
+    "attainment_frac": "float",
+    "verdict": "text",
+    **_LATENCIES,
+}
+POOLS: Columns = {
+    **_KEYS,
+    "pool": "text",
+    "rack": "text",
+    "racks": "count",
+    "replicas": "count",
+    "chips": "count",
+    "idle_chips": "count",
+    "busy_frac": "float",
+    "mfu_frac": "float",
+    "mbu_frac": "float",
+    "kv_frac": "float",
+    "tokens_per_s_in": "float",
+    "tokens_per_s_out": "float",
+    "preemptions": "count",
+    "bottleneck": "text",
+    "chip_rated_w": "float",
+    "rack_it_mean_w": "float",
+    "rack_it_peak_w": "float",
+    "facility_mean_w": "float",
+    "facility_peak_w": "float",
+    "usd_per_h": "float",
+}
+DEPLOYMENTS: Columns = {
+    **_KEYS,
+    "pool": "text",
+    "model": "text",
+    "layout": "text",
+    "engine": "text",
+    "precision": "text",
+    "replicas": "count",
+    "chips_per_replica": "count",
+    "kv_capacity_tokens": "count",
+    **dict.fromkeys(FLOATS, "float"),
+    **dict.fromkeys(COUNTS, "count"),
+}
+WINDOWS: Columns = {
+    **_KEYS,
+    "pool": "text",
+    "window_ix": "count",
+    "start_s": "float",
+    "busy_frac": "float",
+    "mfu_frac": "float",
+    "mbu_frac": "float",
+    "kv_frac": "float",
+    "chip_w": "float",
+    "rack_it_w": "float",
+    "facility_w": "float",
+    "input_tokens": "count",
+    "output_tokens": "count",
+    "recomputed_tokens": "count",
+    "preemptions": "count",
+}
+CLASS_WINDOWS: Columns = {
+    **_KEYS,
+    "class": "text",
+    "window_ix": "count",
+    "start_s": "float",
+    "offered": "count",
+    "completed": "count",
+    "rejected": "count",
+    "attained": "count",
+}
+SKETCHES: Columns = {
+    **_KEYS,
+    "class": "text",
+    "pool": "text",
+    "metric": "text",
+    "class_ix": "code",
+    "pool_ix": "code",
+    "metric_ix": "code",
+    "is_bucket": "code",
+    "key_ns": "count64",
+    "count": "count64",
+    "sum_s": "count64",
+    "sum_fs": "count64",
+}
+COSTS: Columns = {**_KEYS, "pool": "text", "part": "text", "usd_per_h": "float", "formula": "text"}
+FACTS: Columns = {
+    **_KEYS,
+    "path": "text",
+    "unit": "text",
+    "value": "float",
+    "value_text": "text",
+    "low": "float",
+    "high": "float",
+    "grade": "text",
+    "replaces": "text",
+    "is_assumed": "truth",
+    "source": "text",
+    "note": "text",
+    "usd_per_h_low": "float",
+    "usd_per_h_high": "float",
+    "swing_usd_per_h": "float",
+}
+REQUESTS: Columns = {
+    **_KEYS,
+    "row": "count64",
+    "class": "text",
+    "fate": "text",
+    "replica_ix": "code32",
+    "arrival_ns": "count64",
+    "start_ns": "count64",
+    "first_token_ns": "count64",
+    "end_ns": "count64",
+    "input_tokens": "code32",
+    "output_tokens": "code32",
+    "generated_tokens": "code32",
+}
+TABLES: Mapping[str, Columns] = {
+    "pools": POOLS,
+    "deployments": DEPLOYMENTS,
+    "classes": CLASSES,
+    "windows": WINDOWS,
+    "class_windows": CLASS_WINDOWS,
+    "sketches": SKETCHES,
+    "costs": COSTS,
+    "facts": FACTS,
+    "requests": REQUESTS,
+}
+"""Every table of a result, by the name of its file; `requests` only where rows were kept."""
+
+
+def schema_of(columns: Columns) -> dict[str, pl.DataType]:
+    """Column types for polars."""
+    import polars as pl
+
+    types: dict[str, pl.DataType] = {
+        "text": pl.String(),
+        "seed": pl.UInt64(),
+        "count": pl.Int64(),
+        "count64": pl.UInt64(),
+        "code": pl.UInt16(),
+        "code32": pl.UInt32(),
+        "float": pl.Float64(),
+        "truth": pl.Boolean(),
+    }
+    return {name: types[kind] for name, kind in columns.items()}
+
+
+def tables(variants: Sequence[VariantSummary]) -> dict[str, pl.DataFrame]:
+    """All tables of some variants, in the order of variants, seeds and what each is about."""
+    import polars as pl
+
+    made: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    for variant in variants:
+        fixed = [fact_row(fact) for fact in facts_used(variant.run.fleet, variant.run.scenario.base_dir)]
+        for seed in variant.seeds:
+            for name, frame in _of_seed(variant, seed, fixed).items():
+                made[name].append(_keyed(frame, variant.run.scenario.name, seed.run.seed, TABLES[name]))
+    return {
+        name: pl.concat(frames, rechunk=True) if frames else pl.DataFrame(schema=schema_of(TABLES[name]))
+        for name, frames in made.items()
+        if frames or name != "requests"
+    }
+
+
+def _keyed(frame: pl.DataFrame, variant: str, seed: int, columns: Columns) -> pl.DataFrame:
+    import polars as pl
+
+    keyed = frame.with_columns(pl.lit(variant).alias("variant"), pl.lit(seed, dtype=pl.UInt64).alias("seed"))
+    return keyed.select(pl.col(name).cast(dtype) for name, dtype in schema_of(columns).items())
+
+
+def _of_seed(variant: VariantSummary, seed: SeedSummary, fixed: Sequence[Row]) -> dict[str, pl.DataFrame]:
+    made = {
+        "pools": _frame(_pool_rows(seed), POOLS),
+        "deployments": _deployments(variant, seed),
+        "classes": _frame(_class_rows(seed), CLASSES),
+        "windows": _windows(variant, seed),
+        "class_windows": _class_windows(variant, seed),
+        "sketches": _sketches(variant, seed),
+        "costs": _frame(_cost_rows(seed), COSTS),
+        "facts": _frame(_fact_rows(seed, fixed), FACTS),
+    }
+    if seed.run.sim.requests is not None:
+        made["requests"] = _requests(variant, seed)
+    return made
+
+
+def _frame(rows: Iterable[Row], columns: Columns) -> pl.DataFrame:
+    import polars as pl
+
+    schema = {name: dtype for name, dtype in schema_of(columns).items() if name not in _KEYS}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def _pool_rows(seed: SeedSummary) -> Iterable[Row]:
+    for name, pool in seed.tree["pools"].items():
+        row = {column: pool[column] for column in POOLS if column in pool}
+        draws = {
+            f"{basis}_{which}_w": pool[f"{basis}_w"][which]
+            for basis in ("rack_it", "facility")
+            for which in ("mean", "peak")
+        }
+        yield {"pool": name, **row, **draws}
+
+
+def _class_rows(seed: SeedSummary) -> Iterable[Row]:
+    counters = {row["class_ix"]: row for row in seed.run.sim.classes.to_dicts()}
+    for ix, (name, figures) in enumerate(seed.tree["classes"].items()):
+        row = {column: value for column, value in counters[ix].items() if column in CLASSES}
+        latencies = {
+            f"{metric}_{which}_s": value for metric in METRICS for which, value in figures[f"{metric}_s"].items()
+        }
+        words = {column: figures[column] for column in ("model", "attainment_frac", "verdict")}
+        yield {"class": name, **row, **words, **latencies}
+
+
+def _cost_rows(seed: SeedSummary) -> Iterable[Row]:
+    for charge in seed.charges:
+        usd_per_h = charge.nano_usd_per_h / 1e9
+        yield {"pool": charge.pool, "part": charge.part, "usd_per_h": usd_per_h, "formula": PART_FORMULAS[charge.part]}
+
+
+def _fact_rows(seed: SeedSummary, fixed: Sequence[Row]) -> Iterable[Row]:
+    """First what the cost swings with, widest first, then what else the simulation was made of."""
+    swung = sorted(seed.swings, key=lambda swing: (-swing.swing_usd_per_h, swing.fact.path))
+    paths = {swing.fact.path for swing in swung}
+    yield from (fact_row(swing.fact, swing) for swing in swung)
+    yield from (row for row in fixed if row["path"] not in paths)
+
+
+def _deployments(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
+    import polars as pl
+
+    from planner.aggregate.work import chip_work
+
+    placed = variant.run.fleet.placed
+    words = {
+        "pool": [p.pool for p in placed],
+        "model": [p.model for p in placed],
+        "layout": [p.label.removeprefix(p.model).strip() for p in placed],
+        "engine": [p.engine for p in placed],
+        "precision": [p.precision for p in placed],
+        "replicas": [p.n_replicas for p in placed],
+        "chips_per_replica": [p.n_chips for p in placed],
+        "kv_capacity_tokens": [p.plan["kv_capacity_tokens"] for p in placed],
+    }
+    schema = {name: dtype for name, dtype in schema_of(DEPLOYMENTS).items() if name in words}
+    work = chip_work(seed.run.sim.deployments, variant.run.fleet).sort("deployment_ix")
+    return pl.concat([pl.DataFrame(words, schema=schema), work.drop("deployment_ix", "pool_ix")], how="horizontal")
+
+
+def _windows(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
+    import polars as pl
+
+    from planner.aggregate.utilisation import FRACTIONS
+
+    book = Book()
+    frames = [_frame([], WINDOWS)]
+    for power, windows in zip(seed.powers, seed.windows, strict=True):
+        chip_s = (power.pool.n_chips - power.pool.idle_chips) * seed.span.window_s
+        it_w = rack_it_w(power, power.windows, book)
+        columns = {
+            "window_ix": windows.window_ix,
+            "start_s": windows.window_ix * seed.span.window_s,
+            **{name: windows.sums[part] / chip_s if chip_s else windows.sums[part] for name, part in FRACTIONS.items()},
+            "chip_w": chip_w(power, power.windows, book),
+            "rack_it_w": it_w,
+            "facility_w": it_w * book(variant.run.fleet.pue),
+            **{name: windows.sums[name] for name in COUNTS},
+        }
+        schema = {name: dtype for name, dtype in schema_of(WINDOWS).items() if name not in _KEYS}
+        frame = pl.DataFrame(columns).with_columns(pl.lit(power.pool.name).alias("pool"))
+        frames.append(frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
+    return pl.concat(frames)
+
+
+def _class_windows(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
+    import polars as pl
+
+    frame = _named(seed.run.sim.class_windows, "class_ix", "class", list(variant.run.scenario.traffic))
+    return frame.with_columns((pl.col("window_ix") * (seed.span.window_ns / NS_PER_S)).alias("start_s"))
+
+
+def _sketches(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
+    frame = _named(seed.run.sim.sketches, "class_ix", "class", list(variant.run.scenario.traffic))
+    frame = _named(frame, "pool_ix", "pool", [pool.name for pool in variant.run.fleet.pools])
+    return _named(frame, "metric_ix", "metric", METRICS)
+
+
+def _requests(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
+    from planner import core
+
+    assert seed.run.sim.requests is not None
+    frame = _named(seed.run.sim.requests, "class_ix", "class", list(variant.run.scenario.traffic))
+    return _named(frame, "fate", "fate", core.FATES)
+
+
+def _named(frame: pl.DataFrame, code: str, name: str, names: Sequence[str]) -> pl.DataFrame:
+    """The frame with a column of names for a column of codes, in the order that it had."""
+    import polars as pl
+
+    of = pl.Series(list(names), dtype=pl.String)
+    return frame.with_columns(of.gather(frame[code]).alias(name))

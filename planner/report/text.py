@@ -1,0 +1,272 @@
+"""A result as lines of text: whether the limits hold, how busy each pool is, what power and tokens cost."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from planner import units
+
+if TYPE_CHECKING:
+    from planner.aggregate.result import Result
+
+Tree = Mapping[str, Any]
+Cells = Sequence[str]
+
+MOST_PAIRS = 4
+"""Limits that are shown side by side; more get a line each."""
+_ONE_BY_ONE = ("class", "limit", "value", "at most", "to spare", "")
+_WORDS: Mapping[str | None, str] = {"met": "met", "missed": "MISSED", "unknown": "unknown", None: "no limits"}
+_SHOWN_WITHOUT_LIMITS = (("ttft", "p95"), ("tpot", "p95"))
+
+
+def run_report(result: Result, *, wall_s: float | None = None) -> str:
+    """What a run found, a block a variant, and the variants side by side where there are several."""
+    trees = list(result.variants.values())
+    blocks = [_variant(tree, is_named=len(trees) > 1, wall_s=wall_s if tree is trees[0] else None) for tree in trees]
+    if len(trees) > 1:
+        blocks.append(_side_by_side(trees))
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _variant(tree: Tree, *, is_named: bool, wall_s: float | None) -> list[str]:
+    classes, pools = tree["classes"], tree["pools"]
+    return [
+        *_head(tree, is_named=is_named, wall_s=wall_s),
+        *_class_lines(classes),
+        *_lost(tree["requests"]),
+        *_table(_pool_rows(pools), left=(0, 6)),
+        *_deployments(pools),
+        *_headline(tree),
+    ]
+
+
+def _head(tree: Tree, *, is_named: bool, wall_s: float | None) -> list[str]:
+    run = tree["run"]
+    simulated = f"{units.format(run['length_s'], 'time')} simulated"
+    parts = [simulated if wall_s is None else f"{simulated} in {units.format(wall_s, 'time')}"]
+    if run["seeds"] > 1:
+        parts.append(f"{run['seeds']} seeds")
+    parts.append(f"{_count(tree['requests']['offered'])} requests")
+    title = plain(f"{tree['title']} [{tree['scenario']}]" if is_named else tree["title"])
+    return [f"{title}{' ' * max(3, 56 - width(title))}{', '.join(parts)}"]
+
+
+def _class_lines(classes: Mapping[str, Tree]) -> list[str]:
+    """Value beside limit for each class, or a line a limit where there are many kinds."""
+    pairs = list(dict.fromkeys(_pair(limit) for figures in classes.values() for limit in figures["limits"]))
+    if len(pairs) > MOST_PAIRS:
+        rows = [_ONE_BY_ONE, *(row for name, figures in classes.items() for row in _limit_rows(name, figures))]
+        return [*_table(rows, left=(0, 1, 5)), *_table(_class_rows(classes, []), left=(0, 2))]
+    return _table(_class_rows(classes, pairs or list(_SHOWN_WITHOUT_LIMITS)), left=(0, 2 * len(pairs or "12") + 2))
+
+
+def _pair(limit: Tree) -> tuple[str, str]:
+    return limit["metric"], limit["quantile"]
+
+
+def _class_rows(classes: Mapping[str, Tree], pairs: Sequence[tuple[str, str]]) -> list[Cells]:
+    head = ["class", *(word for metric, quantile in pairs for word in (f"{metric} {quantile}", "limit"))]
+    rows: list[Cells] = [[*head, "attained", "verdict"]]
+    for name, figures in classes.items():
+        limits = {_pair(limit): limit for limit in figures["limits"]}
+        cells = [name]
+        for pair in pairs:
+            limit = limits.get(pair)
+            value = limit["value"] if limit else figures[f"{pair[0]}_s"][pair[1]]
+            cells += [units.format(value, "time"), units.format(limit["limit"] if limit else None, "time")]
+        rows.append([*cells, _share(figures["attainment_frac"]), _verdict(figures)])
+    return rows
+
+
+def _limit_rows(name: str, figures: Tree) -> list[Cells]:
+    return [
+        [
+            name,
+            " ".join(_pair(limit)),
+            units.format(limit["value"], "time"),
+            units.format(limit["limit"], "time"),
+            _share(limit["margin_frac"]),
+            {True: "met", False: "MISSED", None: "unknown"}[limit["met"]],
+        ]
+        for limit in figures["limits"]
+    ]
+
+
+def _verdict(figures: Tree) -> str:
+    """The verdict in words, with the tightest margin or everything that was missed."""
+    word = figures["verdict"]
+    if word is None:
+        return "no limits"
+    if word == "unknown":
+        return "unknown, nothing was offered"
+    missed = [_missed(limit) for limit in figures["limits"] if limit["met"] is False]
+    asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
+    if asked is not None and reached is not None and reached < asked:
+        missed.append(f"attainment of {units.format(asked, 'frac')}")
+    if missed:
+        return f"MISSED {', '.join(missed)}"
+    margins = [
+        (limit["margin_frac"], limit["metric"]) for limit in figures["limits"] if limit["margin_frac"] is not None
+    ]
+    if not margins:
+        return "met"
+    spare, metric = min(margins)
+    return f"met, {_percent(spare)} to spare on {metric}"
+
+
+def _missed(limit: Tree) -> str:
+    if limit["margin_frac"] is None:
+        return f"{limit['metric']} {limit['quantile']}, never reached"
+    return f"{limit['metric']} by {_percent(-limit['margin_frac'])}"
+
+
+def _lost(requests: Tree) -> list[str]:
+    """Requests that did not complete, where there are any."""
+    words = {
+        "rejected": "rejected as too large",
+        "timed_out": "timed out",
+        "cancelled": "cancelled",
+        "unfinished": "unfinished",
+    }
+    lost = [f"{_count(requests[key])} {word}" for key, word in words.items() if requests[key]]
+    if requests["failed_rows"]:
+        lost.append(f"{_count(requests['failed_rows'])} trace rows refused")
+    return [f"  {_count(requests['completed'])} completed, {', '.join(lost)}"] if lost else []
+
+
+def _pool_rows(pools: Mapping[str, Tree]) -> list[Cells]:
+    rows: list[Cells] = [["pool", "racks", "busy", "it power", "cost/h", "tokens out", "bottleneck"]]
+    for name, pool in pools.items():
+        rows.append(
+            [
+                name,
+                f"{pool['racks']:g}",
+                _share(pool["busy_frac"]),
+                units.format(pool["rack_it_w"]["mean"], "power"),
+                units.format(pool["usd_per_h"], "money"),
+                units.format(pool["tokens_per_s_out"], "tokens_per_s"),
+                pool["bottleneck"],
+            ]
+        )
+    return rows
+
+
+def _deployments(pools: Mapping[str, Tree]) -> list[str]:
+    lines = []
+    for name, pool in pools.items():
+        for each in pool["deployments"]:
+            degrees = [f"tp{each['tp']}", *(f"{key}{each[key]}" for key in ("dp", "ep") if each[key] > 1)]
+            lines.append(
+                f"  {name}: {each['replicas']} x {each['model']} on {each['chips']} chips ({' '.join(degrees)}), "
+                f"{each['precision']}, engine {each['engine']}"
+            )
+        if pool["idle_chips"]:
+            lines.append(f"  {name}: {pool['idle_chips']} chips idle, billed and powered")
+    return [plain(line) for line in lines]
+
+
+def _headline(tree: Tree) -> list[str]:
+    cost, energy = tree["cost"], tree["energy"]
+    lines = [
+        "   ".join(
+            [
+                f"{_figure(cost['usd_per_mtok_out_whole'])} USD/Mtok out (whole cost)",
+                f"{_figure(energy['j_per_token_out_whole'])} J/token out (whole, facility)",
+                f"{_figure(_times(tree['carbon']['kgco2e_per_mtok_out_whole'], 1000))} gCO2e/Mtok out",
+            ]
+        ),
+        f"{_figure(cost['usd_per_mtok_in'])} USD/Mtok in, {_figure(cost['usd_per_mtok_out'])} out (by busy time), "
+        f"{_figure(cost['usd_per_mtok_all'])} all   {units.format(cost['usd_per_h'], 'money')}/h, of which "
+        f"{units.format(cost['idle_usd_per_h'], 'money')} for idle time",
+        f"{units.format(tree['fleet']['facility_w']['mean'], 'power')} mean, "
+        f"{units.format(tree['fleet']['facility_w']['peak'], 'power')} peak at the meter, "
+        f"{units.format(tree['fleet']['provisioned_w'], 'power')} provisioned",
+    ]
+    assumed = tree["evidence"]["assumed_frac"]
+    if assumed is not None:
+        lines.append(f"{_percent(assumed)} of the cost's swing is from assumed facts")
+    if cost["left_out"]:
+        lines.append(f"left out of the cost: {', '.join(cost['left_out'])}")
+    return lines
+
+
+def _side_by_side(trees: Sequence[Tree]) -> list[str]:
+    rows: list[Cells] = [["variant", "verdict", "cost/h", "USD/Mtok out", "J/token out", "gCO2e/Mtok out", "facility"]]
+    for tree in trees:
+        rows.append(
+            [
+                tree["scenario"],
+                _WORDS[tree["verdict"]],
+                units.format(tree["cost"]["usd_per_h"], "money"),
+                _figure(tree["cost"]["usd_per_mtok_out_whole"]),
+                _figure(tree["energy"]["j_per_token_out_whole"]),
+                _figure(_times(tree["carbon"]["kgco2e_per_mtok_out_whole"], 1000)),
+                units.format(tree["fleet"]["facility_w"]["mean"], "power"),
+            ]
+        )
+    return ["Side by side (whole cost, energy and carbon over output tokens)", *_table(rows, left=(0, 1))]
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else units.figures(value)
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _share(value: float | None) -> str:
+    return units.format(value, "frac")
+
+
+def _percent(frac: float) -> str:
+    """A margin: two figures are enough."""
+    return f"{frac * 100:.0f} %" if abs(frac) >= 0.1 else f"{frac * 100:.1f} %"
+
+
+def _count(value: float) -> str:
+    """A number of requests: whole up to six digits, then with a prefix."""
+    return f"{value:,.0f}" if value < 1_000_000 else units.format(value, "tokens").removesuffix("tok")
+
+
+def _table(rows: Sequence[Cells], *, left: Sequence[int]) -> list[str]:
+    """Aligned lines, two spaces in; columns in `left` are words, all others figures."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(width(cell) for cell in column) for column in zip(*cells, strict=True)]
+    return ["  " + "   ".join(_padded(row, widths, left)).rstrip() for row in cells]
+
+
+def _padded(row: Cells, widths: Sequence[int], left: Sequence[int]) -> list[str]:
+    return [
+        cell + " " * (wide - width(cell)) if ix in left else " " * (wide - width(cell)) + cell
+        for ix, (cell, wide) in enumerate(zip(row, widths, strict=True))
+    ]
+
+
+def plain(text: str) -> str:
+    r"""Text of unknown origin as one line that cannot drive a terminal: control and direction marks are spelled out.
+
+    >>> plain("Chat\x1b[2J")
+    'Chat\\x1b[2J'
+    """
+    return "".join(_spelled(c) if unicodedata.category(c) in _UNSAFE else c for c in text)
+
+
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def _spelled(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def width(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in {"W", "F"} else 1 for c in text
+    )
