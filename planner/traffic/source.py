@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import stat
 import zlib
@@ -68,7 +69,7 @@ def load(path: str | Path) -> Source:
     for mark, kind in _WIDE.items():
         if data.startswith(mark):
             raise TrafficError(Fault(f"its text is {kind}", "save it as UTF-8", file=name))
-    if len(data) > 3 and data[1::2][:64].count(0) == len(data[1::2][:64]):
+    if _is_wide(data[:128]):
         raise TrafficError(Fault("its text looks like UTF-16", "save it as UTF-8", file=name))
     data = data.removeprefix(b"\xef\xbb\xbf")
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -80,6 +81,11 @@ def load(path: str | Path) -> Source:
         data = data.replace(b"\r", b"\n")
     head = data[:4096].lstrip()
     return Source(name, data, digest, "json" if head[:1] in (b"{", b"[") or _is_json_after_comments(head) else "csv")
+
+
+def _is_wide(head: bytes) -> bool:
+    """Whether every second byte is 0: plain letters in UTF-16."""
+    return len(head) > 3 and any(not any(half) for half in (head[::2], head[1::2]))
 
 
 def _is_json_after_comments(head: bytes) -> bool:
@@ -103,10 +109,12 @@ def _read(path: Path, name: str) -> bytes:
         others = sorted(p.name for p in here.iterdir())[:1000] if here else []
         hint = near(path.name, others).removeprefix("; ") if "?" in near(path.name, others) else "check the path"
         raise TrafficError(Fault("there is no such file", hint, file=name)) from None
-    except (PermissionError, OSError, ValueError) as error:
-        if isinstance(error, ValueError):
-            raise TrafficError(Fault("that is not a path", "name a trace file", file=name)) from None
+    except ValueError:
+        raise TrafficError(Fault("that is not a path", "name a trace file", file=name)) from None
+    except OSError as error:
         reason = error.strerror or str(error)
+        if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP):
+            raise TrafficError(Fault(f"no file can be there: {reason}", "check the path", file=name)) from None
         raise RunError(Fault(f"it cannot be read: {reason}", "check the disk and the permissions", file=name)) from None
     if len(data) > MAX_BYTES:
         raise TrafficError(Fault(f"it holds more than {MAX_BYTES / 1e9:g} GB", "cut it, or sample it", file=name))

@@ -43,6 +43,9 @@ def _sniff(source: Source) -> str:
     for name in FORMATS:
         if reader(name).sniff(columns):
             return name
+    if source.container == "json" and not columns:
+        what = "no line of it is a JSON object, nor is the whole one JSON list"
+        raise source.refuse(what, "it may have been cut off: fetch it again", line=1)
     if source.container == "csv" and any(map(reader("servegen").sniff, csv_rows.first_rows(source))):
         return "servegen"  # it has no header, and its first row may be the broken one
     raise source.refuse(*_unknown(columns, source))

@@ -170,12 +170,14 @@ def _from_json(source: Source, layout: Layout, wanted: Wanted) -> Raw:
     found = _pick(layout, known, source, wanted)
     columns: dict[str, pl.Series] = {}
     for role, key in found.items():
-        values = (json_rows.lookup(row, key) for row in rows.rows)
+        values = (
+            [json_rows.lookup(row, key) for row in rows.rows] if "." in key else [row.get(key) for row in rows.rows]
+        )
         if role == "hash_ids":
             columns[role] = pl.Series([_hashes(v) for v in values], dtype=pl.List(pl.Int64))
         else:
             is_count = role in ("input", "output", "cached", "total")
-            columns[role] = pl.Series([cell_text(v, is_count=is_count) for v in values], dtype=pl.String)
+            columns[role] = cell_texts(values, is_count=is_count)
     notes = _page_notes(rows.envelope)
     return _raw(pl.DataFrame(columns), layout, found, bad_lines=rows.bad_lines, warnings=notes)
 
@@ -189,6 +191,16 @@ def _page_notes(envelope: dict[str, Any] | None) -> tuple[Notice, ...]:
     return (
         (Notice("has_more", "the file is one page of several: the rest of the requests is elsewhere"),) if more else ()
     )
+
+
+def cell_texts(values: Sequence[Any], *, is_count: bool) -> pl.Series:
+    """JSON values as the text of cells, a column at once."""
+    import polars as pl
+
+    kinds = set(map(type, values))
+    if kinds <= {int, json_rows.Literal}:
+        return pl.Series(list(map(str, values)), dtype=pl.String)
+    return pl.Series([cell_text(value, is_count=is_count) for value in values], dtype=pl.String)
 
 
 def cell_text(value: Any, *, is_count: bool) -> str | None:

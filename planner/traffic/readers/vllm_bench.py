@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.traffic import json_rows
 from planner.traffic.account import Raw, account
-from planner.traffic.readers.table import Wanted, cell_text
+from planner.traffic.readers.table import Wanted, cell_texts
 from planner.traffic.schema import Trace
 from planner.traffic.source import Source
 
@@ -60,7 +60,7 @@ class VllmBenchReader:
                 f"its lists are of unlike lengths: {shown}", "which entries belong together cannot be known"
             )
         columns = {
-            role: pl.Series([cell_text(v, is_count=role != "arrival") for v in whole[name]], dtype=pl.String)
+            role: cell_texts(whole[name], is_count=role != "arrival")
             for role, name in zip(("arrival", "input", "output"), _LISTS, strict=True)
         }
         frame = pl.DataFrame(columns)
