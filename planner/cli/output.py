@@ -90,7 +90,7 @@ def verb(schema: str) -> Callable[[F], F]:
             except PlannerError as error:
                 fail(schema, error, to)
             except KeyboardInterrupt:
-                fail_with(schema, "interrupted", "interrupted", EXIT_INTERRUPTED, to)
+                leave_at_once(schema, to)
             except BrokenPipeError:
                 quiet_exit()
             except click.ClickException:
@@ -178,6 +178,16 @@ def fail_with(schema: str, code: str, message: str, status: int, to: Settings) -
     else:
         click.echo(plain(message) if status == EXIT_INTERRUPTED else f"error: {plain(message)}", err=True)
     raise SystemExit(status)
+
+
+def leave_at_once(schema: str, to: Settings) -> NoReturn:
+    """After Ctrl-C: say so and end without waiting for threads that are still at work; none of them writes files."""
+    try:
+        fail_with(schema, "interrupted", "interrupted", EXIT_INTERRUPTED, to)
+    except SystemExit:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_INTERRUPTED)
 
 
 def quiet_exit() -> NoReturn:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 
 from planner import core
 from planner.core import SimTables
 from planner.fleet.cells import NS_PER_S, Cell
 from planner.fleet.executor import Progress
-
-POLL_S = 0.05
-"""How often the waiting thread looks up: an interrupt acts within this and one slice of the core."""
+from planner.fleet.threads import gather
 
 
 class LocalExecutor:
@@ -23,31 +21,19 @@ class LocalExecutor:
 
     def run(self, cells: Sequence[Cell], *, progress: Callable[[Progress], None]) -> Iterator[tuple[int, SimTables]]:
         """Results in the order in which cells finish; the first error stops the rest."""
-        stop = threading.Event()
+        total_s = sum(cell.end_ns for cell in cells) / NS_PER_S
         now_ns = [0] * len(cells)
 
-        def work(ix: int) -> SimTables:
-            cell = cells[ix]
-
+        def work(ix: int, stop: threading.Event) -> SimTables:
             def note(at_ns: int, _events: int) -> None:
-                now_ns[ix] = at_ns
+                now_ns[ix] = min(at_ns, cells[ix].end_ns)
 
-            requests = cell.requests()
-            tables = core.simulate(cell.spec, requests, progress=note, is_cancelled=stop.is_set)
-            now_ns[ix] = cell.end_ns
+            requests = cells[ix].requests()
+            tables = core.simulate(cells[ix].spec, requests, progress=note, is_cancelled=stop.is_set)
+            now_ns[ix] = cells[ix].end_ns
             return tables
 
-        total_s = sum(cell.end_ns for cell in cells) / NS_PER_S
-        pool = ThreadPoolExecutor(max_workers=max(1, min(self.n_workers, len(cells))))
-        futures: dict[Future[SimTables], int] = {pool.submit(work, ix): ix for ix in range(len(cells))}
-        pending = set(futures)
-        try:
-            while pending:
-                done, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
-                done_s = sum(min(at, cell.end_ns) for at, cell in zip(now_ns, cells, strict=True)) / NS_PER_S
-                progress(Progress(done_s, total_s, len(cells) - len(pending), len(cells)))
-                for future in sorted(done, key=lambda f: futures[f]):
-                    yield futures[future], future.result()
-        finally:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+        def poll(n_done: int) -> None:
+            progress(Progress(sum(now_ns) / NS_PER_S, total_s, n_done, len(cells)))
+
+        yield from gather([partial(work, ix) for ix in range(len(cells))], self.n_workers, poll=poll)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from planner.errors import Fault, Infeasible, TrafficError
 from planner.fleet.cells import Cell, ns, sim_spec
 from planner.fleet.executor import Executor, Progress
 from planner.fleet.layout import Lengths, lay_out
+from planner.fleet.threads import gather
 from planner.scenario import Scenario, refuse_unsupported
 
 if TYPE_CHECKING:
@@ -65,9 +67,12 @@ def run(
     variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     for scenario in variants:
         refuse_unsupported(scenario)
-    fleets = [lay_out(scenario, mean_lengths(scenario)) for scenario in variants]
-    cells, jobs = _jobs(variants, fleets, keep_requests=keep_requests)
-    executor: Executor = LocalExecutor(workers or os.cpu_count() or 1)
+    n_workers = workers or os.cpu_count() or 1
+    lengths = {_traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
+    fleets = [lay_out(scenario, lengths[_traffic_key(scenario)]) for scenario in variants]
+    drawn = _draw(variants, n_workers)
+    cells, jobs = _jobs(variants, fleets, drawn, keep_requests=keep_requests)
+    executor: Executor = LocalExecutor(n_workers)
     tables = dict(executor.run(cells, progress=progress))
     runs = []
     for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
@@ -77,18 +82,27 @@ def run(
     return Result.of(runs, inputs=inputs_digest(variants, keep_requests=keep_requests))
 
 
+Drawn = dict[tuple[str, int], "ScenarioTraffic"]
+"""Requests by what they depend on: the traffic asked for, and the seed."""
+
+
+def _draw(variants: Sequence[Scenario], n_workers: int) -> Drawn:
+    """The requests of every variant and seed, equal ones once."""
+    asked = {(_traffic_key(scenario), seed): scenario for scenario in variants for seed in _seeds(scenario)}
+    work = [partial(_traffic_of, scenario, seed) for (_, seed), scenario in asked.items()]
+    found = dict(gather(work, n_workers))
+    return {key: found[ix] for ix, key in enumerate(asked)}
+
+
 def _jobs(
-    variants: Sequence[Scenario], fleets: Sequence[Fleet], *, keep_requests: bool
+    variants: Sequence[Scenario], fleets: Sequence[Fleet], drawn: Drawn, *, keep_requests: bool
 ) -> tuple[list[Cell], list[_Job]]:
     cells: list[Cell] = []
     jobs: list[_Job] = []
     known: dict[str, int] = {}
-    drawn: dict[tuple[str, int], ScenarioTraffic] = {}
     for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
         what = _traffic_key(scenario)
-        for seed in range(scenario.run.seed, scenario.run.seed + scenario.run.seeds):
-            if (what, seed) not in drawn:
-                drawn[what, seed] = traffic_of(scenario, seed)
+        for seed in _seeds(scenario):
             traffic = drawn[what, seed]
             _check_fits(scenario, fleet, traffic)
             spec = sim_spec(scenario, fleet, seed=seed, length_ns=traffic.length_ns, keep_requests=keep_requests)
@@ -99,6 +113,15 @@ def _jobs(
                 cells.append(Cell(spec=spec, requests=partial(_same, traffic.frame), end_ns=end_ns))
             jobs.append(_Job(ix, seed, traffic, known[key]))
     return cells, jobs
+
+
+def _once(variants: Sequence[Scenario]) -> list[Scenario]:
+    """One variant for each traffic that is asked for."""
+    return list({_traffic_key(scenario): scenario for scenario in variants}.values())
+
+
+def _seeds(scenario: Scenario) -> range:
+    return range(scenario.run.seed, scenario.run.seed + scenario.run.seeds)
 
 
 def _same(frame: pl.DataFrame) -> pl.DataFrame:
@@ -117,8 +140,7 @@ def mean_lengths(scenario: Scenario) -> dict[str, Lengths]:
     return found
 
 
-def traffic_of(scenario: Scenario, seed: int) -> ScenarioTraffic:
-    """The requests of all classes of a scenario under one seed."""
+def _traffic_of(scenario: Scenario, seed: int, _stop: threading.Event) -> ScenarioTraffic:
     from planner.traffic.requests import for_scenario
 
     return for_scenario(scenario, seed)

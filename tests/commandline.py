@@ -1,0 +1,24 @@
+"""Running the real entry point, as people do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+ENTRY = [sys.executable, "-W", "error", "-c", "from planner.cli.main import main; main()"]
+
+
+def planner(*arguments: str, cwd: Path = ROOT, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*ENTRY, *arguments], cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The one JSON object on stdout."""
+    made: dict[str, Any] = json.loads(done.stdout)
+    return made
