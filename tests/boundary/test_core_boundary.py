@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from deployments import Spec, cell, requests, toy
 
 from planner import core
 from planner.errors import CoreError, PlannerError
+from tests.deployments import Spec, cell, requests, toy
 
 MS = 10**6
 ROWS = [(k * 7 * MS, k % 2, 3 + 5 * k % 40, 1 + 11 * k % 60) for k in range(60)]

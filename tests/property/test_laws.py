@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from deployments import Spec, cell, requests, toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import core
+from tests.deployments import Spec, cell, requests, toy
 
 MS = 10**6
 Rows = list[tuple[int, int, int, int]]

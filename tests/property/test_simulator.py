@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from deployments import cell, requests, toy
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from reference import METRICS, Simulation
 
 from planner import core
+from tests.deployments import cell, requests, toy
+from tests.reference import METRICS, Simulation
 
 MS = 10**6
 EXACT_MAX = 1000

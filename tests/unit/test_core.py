@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from deployments import cell, requests, toy
 
 from planner import core
 from planner.errors import Infeasible
+from tests.deployments import cell, requests, toy
 
 S = 10**9
 

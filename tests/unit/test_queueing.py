@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from deployments import cell, requests, toy
 
 from planner import core
+from tests.deployments import cell, requests, toy
 
 N_BATCHES = 40
 T_99 = 2.708

@@ -103,7 +103,6 @@ impl Clock {
 #[derive(Debug, Clone, Default)]
 pub struct DeploymentMeter {
     pub span: Work,
-    pub total: Work,
     pub windows: BTreeMap<u64, Work>,
 }
 
@@ -121,12 +120,8 @@ impl DeploymentMeter {
             } else {
                 (cut, steps_done(stretch.anchor_ns, stretch.line, step, stretch.to, cut))
             };
-            let window = self.windows.entry(at / clock.window_ns).or_default();
-            add_part(window, stretch, step, to, until - at, is_last);
-            add_part(&mut self.total, stretch, step, to, until - at, is_last);
-            if clock.in_span(at) {
-                add_part(&mut self.span, stretch, step, to, until - at, is_last);
-            }
+            let part = part_of(stretch, step, to, until - at, is_last);
+            self.add(clock, at, &part);
             if is_last {
                 return;
             }
@@ -136,19 +131,22 @@ impl DeploymentMeter {
 
     /// Count a preemption.
     pub fn add_preemption(&mut self, clock: &Clock, t_ns: u64) {
-        self.windows.entry(t_ns / clock.window_ns).or_default().preemptions += 1;
-        self.total.preemptions += 1;
+        self.add(clock, t_ns, &Work { preemptions: 1, ..Work::default() });
+    }
+
+    fn add(&mut self, clock: &Clock, t_ns: u64, part: &Work) {
+        self.windows.entry(t_ns / clock.window_ns).or_default().add(part);
         if clock.in_span(t_ns) {
-            self.span.preemptions += 1;
+            self.span.add(part);
         }
     }
 }
 
-fn add_part(work: &mut Work, stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: bool) {
-    work.busy_ns += busy_ns;
+/// Steps `from..to` of a stretch, and what falls due at its end if this is its last part.
+fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: bool) -> Work {
     let steps = to - from;
     if steps == 0 {
-        return;
+        return Work { busy_ns, ..Work::default() };
     }
     let line = stretch.line;
     let time_fs = sums::sum(line.time_fs, from, to);
@@ -158,28 +156,55 @@ fn add_part(work: &mut Work, stretch: &Stretch<'_>, from: u64, to: u64, busy_ns:
         Split::Prefill => (0, 0),
         Split::Mixed(alone) => (alone.time_fs.base.min(time_fs), alone.energy_fj.base.min(energy_fj)),
     };
-    work.decode_fs += decode_fs;
-    work.decode_fj += decode_fj;
-    work.prefill_fs += time_fs - decode_fs;
-    work.prefill_fj += energy_fj - decode_fj;
-    work.bytes += sums::sum(line.bytes, from, to);
-    work.flops += sums::sum(line.flops, from, to);
     let n = i128::from(steps);
     let (network_fs, launch_fs) = (line.network_fs * n, line.launch_fs * n);
-    work.network_fs += network_fs;
-    work.launch_fs += launch_fs;
-    match line.bound {
-        Bound::Memory => work.memory_fs += time_fs - network_fs - launch_fs,
-        Bound::Compute => work.compute_fs += time_fs - network_fs - launch_fs,
-    }
+    let ruling_fs = time_fs - network_fs - launch_fs;
+    let (memory_fs, compute_fs) = match line.bound {
+        Bound::Memory => (ruling_fs, 0),
+        Bound::Compute => (0, ruling_fs),
+    };
     let held = |n| sums::prefix_product(stretch.kv_tokens, line.time_fs, n);
-    work.kv_token_fs += held(to) - if from == 0 { 0 } else { held(from) };
-    work.steps += steps;
-    work.output_tokens += stretch.n_decoding * steps;
-    if is_last {
-        work.input_tokens += stretch.input_tokens;
-        work.recomputed_tokens += stretch.recomputed_tokens;
-        work.output_tokens += stretch.first_tokens;
+    let at_end = u64::from(is_last);
+    Work {
+        busy_ns,
+        prefill_fs: time_fs - decode_fs,
+        decode_fs,
+        prefill_fj: energy_fj - decode_fj,
+        decode_fj,
+        bytes: sums::sum(line.bytes, from, to),
+        flops: sums::sum(line.flops, from, to),
+        memory_fs,
+        compute_fs,
+        network_fs,
+        launch_fs,
+        kv_token_fs: held(to) - if from == 0 { 0 } else { held(from) },
+        steps,
+        input_tokens: at_end * stretch.input_tokens,
+        output_tokens: stretch.n_decoding * steps + at_end * stretch.first_tokens,
+        recomputed_tokens: at_end * stretch.recomputed_tokens,
+        preemptions: 0,
+    }
+}
+
+impl Work {
+    fn add(&mut self, other: &Self) {
+        self.busy_ns += other.busy_ns;
+        self.prefill_fs += other.prefill_fs;
+        self.decode_fs += other.decode_fs;
+        self.prefill_fj += other.prefill_fj;
+        self.decode_fj += other.decode_fj;
+        self.bytes += other.bytes;
+        self.flops += other.flops;
+        self.memory_fs += other.memory_fs;
+        self.compute_fs += other.compute_fs;
+        self.network_fs += other.network_fs;
+        self.launch_fs += other.launch_fs;
+        self.kv_token_fs += other.kv_token_fs;
+        self.steps += other.steps;
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.recomputed_tokens += other.recomputed_tokens;
+        self.preemptions += other.preemptions;
     }
 }
 
@@ -355,17 +380,18 @@ mod tests {
             recomputed_tokens: 0,
             first_tokens: 0,
         };
+        let sum_of = |meter: &DeploymentMeter| {
+            let mut sum = Work::default();
+            meter.windows.values().for_each(|work| sum.add(work));
+            format!("{sum:?}")
+        };
         let mut whole = DeploymentMeter::default();
         whole.add_stretch(&Clock { window_ns: u64::MAX, warmup_ns: 0, length_ns: u64::MAX }, &stretch);
+        assert_eq!((whole.span.steps, whole.span.output_tokens), (1_997, 17 * 1_997));
         for window_ns in [50_000, 1_000_003, 77_000_000, 4_000_000_000] {
             let mut cut = DeploymentMeter::default();
             cut.add_stretch(&Clock { window_ns, warmup_ns: 5_000_000, length_ns: 12_345_000_000 }, &stretch);
-            assert_eq!(format!("{:?}", cut.total), format!("{:?}", whole.total));
-            let sum = |f: fn(&Work) -> i128| cut.windows.values().map(f).sum::<i128>();
-            assert_eq!(sum(|w| w.decode_fj), whole.total.decode_fj);
-            assert_eq!(sum(|w| w.kv_token_fs), whole.total.kv_token_fs);
-            assert_eq!(sum(|w| i128::from(w.busy_ns)), i128::from(whole.total.busy_ns));
-            assert_eq!(sum(|w| i128::from(w.output_tokens)), 17 * 1_997);
+            assert_eq!(sum_of(&cut), format!("{:?}", whole.span));
         }
     }
 

@@ -36,7 +36,11 @@ impl Line {
         if closing <= 0 {
             return u64::MAX;
         }
-        u64::try_from((self.base - other.base) / closing + 1).unwrap_or(u64::MAX)
+        let room = self.base - other.base;
+        match (u64::try_from(room), u64::try_from(closing)) {
+            (Ok(room), Ok(closing)) => (room / closing).saturating_add(1),
+            _ => u64::try_from(room / closing + 1).unwrap_or(u64::MAX),
+        }
     }
 
     fn of(base: f64, slope: f64) -> Self {
@@ -297,6 +301,12 @@ impl ChunkSums {
 
 /// Nearest integer, half away from zero; saturates where sums of a few of them still hold (1e36 fs are 3e13 years).
 fn round(value: f64) -> i128 {
+    if value.abs() < 9e18 {
+        // In 64 bits, without a call: what is left of the whole part is exact.
+        let whole = value as i64;
+        let left = value - whole as f64;
+        return i128::from(whole + i64::from(left >= 0.5) - i64::from(left <= -0.5));
+    }
     value.clamp(-1e36, 1e36).round() as i128
 }
 

@@ -11,16 +11,31 @@ pub fn sum(line: Line, from: u64, to: u64) -> i128 {
 
 /// Sum of a line over steps `0..n`.
 pub fn prefix(line: Line, n: u64) -> i128 {
-    let n = i128::from(n);
-    line.base * n + if line.slope == 0 { 0 } else { line.slope * (n * (n - 1) / 2) }
+    line.base * i128::from(n) + if line.slope == 0 { 0 } else { line.slope * triangle(n) }
 }
 
 /// Sum over steps `0..n` of the product of two lines: sum of (p + q i)(a + b i).
 pub fn prefix_product(x: Line, y: Line, n: u64) -> i128 {
+    let (first, second) = (triangle(n), pyramid(n));
+    x.base * y.base * i128::from(n) + (x.base * y.slope + x.slope * y.base) * first + x.slope * y.slope * second
+}
+
+/// Sum of i over 0..n.
+fn triangle(n: u64) -> i128 {
+    if n < 1 << 32 {
+        return i128::from(n * n.saturating_sub(1) / 2);
+    }
     let n = i128::from(n);
-    let first = n * (n - 1) / 2;
-    let second = (n - 1) * n * (2 * n - 1) / 6;
-    x.base * y.base * n + (x.base * y.slope + x.slope * y.base) * first + x.slope * y.slope * second
+    n * (n - 1) / 2
+}
+
+/// Sum of i^2 over 0..n. Jumps are short: a division in 64 bits does for nearly all.
+fn pyramid(n: u64) -> i128 {
+    if n < 1 << 20 {
+        return i128::from(n.saturating_sub(1) * n * (2 * n).saturating_sub(1) / 6);
+    }
+    let n = i128::from(n);
+    (n - 1) * n * (2 * n - 1) / 6
 }
 
 /// The smallest n in `lo..=hi` whose `rises(n)` holds; `hi` where none below it does. `rises` must be monotone.
@@ -77,6 +92,15 @@ mod tests {
             let product = (0..n).map(|i| each(i) * (y.base + y.slope * i128::from(i))).sum::<i128>();
             assert_eq!(prefix_product(x, y, n), product);
             assert_eq!(sum(x, n / 3, n), (n / 3..n).map(each).sum::<i128>());
+        }
+    }
+
+    #[test]
+    fn short_and_long_sums_agree() {
+        for n in [0, 1, 2, (1 << 20) - 1, 1 << 20, (1 << 32) - 1, 1 << 32, (1 << 32) + 1] {
+            let wide = i128::from(n);
+            assert_eq!(triangle(n), wide * (wide - 1) / 2);
+            assert_eq!(pyramid(n), (wide - 1) * wide * (2 * wide - 1) / 6);
         }
     }
 

@@ -168,3 +168,13 @@ fn a_table_is_its_loads() {
     let steps = [model.step(&load(&chunks[..1])), model.step(&load(&[])), model.step(&load(&chunks))];
     assert_eq!(table(&model, &[row, plain, row, more]), steps);
 }
+
+#[test]
+fn rounds_half_away_from_zero_and_saturates() {
+    let tricky = [0.0, 0.49999999999999994, 0.5, 1.5, 2.5, 4503599627370495.5, 4503599627370497.0, 9e18, 9.1e18, 3e30];
+    for value in tricky {
+        assert_eq!(round(value), value.round() as i128, "{value}");
+        assert_eq!(round(-value), (-value).round() as i128, "-{value}");
+    }
+    assert_eq!((round(f64::INFINITY), round(f64::NAN)), (round(1e36), 0));
+}
