@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import output
-from planner.errors import Fault, Notice, ScenarioError
+from planner.errors import Fault, Notice, ScenarioError, TrafficError
 
 if TYPE_CHECKING:
     from planner.scenario import Scenario
+    from planner.study.preview import Preview
 
 EPILOG = """\b
 Examples:
@@ -35,7 +36,10 @@ def command(
     *,
     to: output.Settings,
 ) -> None:
-    """Validate each SCENARIO (a file, or - for stdin); every variant and every value of a sweep is checked."""
+    """Validate each SCENARIO (a file, or - for stdin); every variant and every value of a sweep is checked.
+
+    A scenario that `run` accepts is also laid out, and its requests that no replica can hold are counted.
+    """
     scenarios: list[tuple[str, Scenario]] = []
     faults: list[Fault] = []
     from planner.scenario import read_stdin
@@ -48,8 +52,12 @@ def command(
             faults.extend(error.faults)
     if faults:
         raise ScenarioError(*dict.fromkeys(faults))
-    result = {"scenarios": [_as_json(file, scenario, resolved) for file, scenario in scenarios]}
-    blocks = [_resolved(file, s, len(scenarios)) if resolved else _summary(file, s) for file, s in scenarios]
+    previews = [_preview(scenario, faults) for _, scenario in scenarios]
+    if faults:
+        raise TrafficError(*dict.fromkeys(faults))
+    rows = list(zip(scenarios, previews, strict=True))
+    result = {"scenarios": [_as_json(file, s, seen, resolved) for (file, s), seen in rows]}
+    blocks = [_resolved(file, s, len(rows)) if resolved else _summary(file, s, seen) for (file, s), seen in rows]
     inputs = f"sha256:{scenarios[0][1].digest()}" if len(scenarios) == 1 else None
     if not names and not sets:  # what any variant has and the base has not is worth a warning too
         scenarios = [(file, scenario) for file in dict.fromkeys(files) for scenario in _load(file, stdin, (), True, ())]
@@ -75,6 +83,19 @@ def _load(file: str, stdin: str | None, names: tuple[str, ...], is_all: bool, se
     return loaded
 
 
+def _preview(scenario: Scenario, faults: list[Fault]) -> Preview | None:
+    """The fleet and traffic of a scenario that this version runs. Raises `Infeasible` where it cannot be laid out."""
+    from planner.study.preview import preview
+
+    if scenario.unsupported:
+        return None
+    try:
+        return preview(scenario)
+    except TrafficError as error:
+        faults.extend(error.faults)
+        return None
+
+
 def _warnings(scenarios: list[tuple[str, Scenario]]) -> list[Notice]:
     """What is not acted on and what serves nothing, once each."""
     found: dict[Notice, None] = {}
@@ -86,7 +107,7 @@ def _warnings(scenarios: list[tuple[str, Scenario]]) -> list[Notice]:
     return list(found)
 
 
-def _as_json(file: str, scenario: Scenario, is_resolved: bool) -> dict[str, Any]:
+def _as_json(file: str, scenario: Scenario, seen: Preview | None, is_resolved: bool) -> dict[str, Any]:
     made: dict[str, Any] = {
         "file": file,
         "scenario": scenario.name,
@@ -98,6 +119,13 @@ def _as_json(file: str, scenario: Scenario, is_resolved: bool) -> dict[str, Any]
         "variants": {name: list(overrides) for name, overrides in scenario.variants.items()},
         "unsupported": [fault.path for fault in scenario.unsupported],
     }
+    if seen is not None:
+        made["deployments"] = [
+            {"pool": p.pool, "model": p.model, "replicas": p.n_replicas, "chips": p.n_chips, "layout": p.label}
+            for p in seen.fleet.placed
+        ]
+        made["idle_chips"] = {pool.name: pool.idle_chips for pool in seen.fleet.pools}
+        made["offered"], made["too_large"] = dict(seen.offered), dict(seen.too_large)
     if is_resolved:
         made["resolved"] = scenario.resolved()
         made["origins"] = {path: str(origin) for path, origin in scenario.origins.items()}
@@ -111,7 +139,16 @@ def _resolved(file: str, scenario: Scenario, n: int) -> str:
     return head + to_yaml(scenario.tree, origins=True).rstrip("\n")
 
 
-def _summary(file: str, scenario: Scenario) -> str:
+def _summary(file: str, scenario: Scenario, seen: Preview | None) -> str:
     from planner.scenario import summary
 
-    return summary.text(scenario, file)
+    lines = [summary.text(scenario, file)]
+    if seen is not None:
+        lines += [f"  {p.pool}: {p.n_replicas} x {p.label} on {p.n_chips} chips each" for p in seen.fleet.placed]
+        lines += [f"  {pool.name}: {pool.idle_chips} idle chips" for pool in seen.fleet.pools if pool.idle_chips]
+        lines += [
+            f"  {name}: {n:,} of {seen.offered[name]:,} requests are too large for every replica and will be rejected"
+            for name, n in seen.too_large.items()
+            if n
+        ]
+    return "\n".join(lines)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, Infeasible, TrafficError
-from planner.fleet.cells import Cell, ns, sim_spec
+from planner.fleet.cells import Cell, ns, sim_spec, targets
 from planner.fleet.executor import Executor, Progress
 from planner.fleet.layout import Lengths, lay_out
 from planner.fleet.threads import gather
@@ -104,7 +104,7 @@ def _jobs(
         what = _traffic_key(scenario)
         for seed in _seeds(scenario):
             traffic = drawn[what, seed]
-            _check_fits(scenario, fleet, traffic)
+            check_fits(scenario, fleet, traffic)
             spec = sim_spec(scenario, fleet, seed=seed, length_ns=traffic.length_ns, keep_requests=keep_requests)
             key = what + json.dumps(spec, sort_keys=True)
             if key not in known:
@@ -152,19 +152,13 @@ def _traffic_key(scenario: Scenario) -> str:
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
 
-def _check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> None:
-    """Refuse a class of which no request fits any replica that it may use."""
+def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> None:
+    """Refuse a class of which no request fits any replica that it may use. Raises `Infeasible`."""
     import polars as pl
-
-    from planner.fleet.cells import targets
 
     faults = []
     for ix, name in enumerate(scenario.traffic):
-        longest = max(
-            fleet.placed[deployment].plan["max_sequence_tokens"]
-            for target in targets(scenario, fleet, name)
-            for deployment in target["deployments"]
-        )
+        longest = longest_sequence(scenario, fleet, name)
         mine = traffic.frame.filter(pl.col("class_ix") == ix)
         shortest = mine.select((pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1).min()).item()
         if shortest is not None and shortest > longest:
@@ -172,6 +166,15 @@ def _check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> N
             faults.append(Fault(what, "use more chips a replica, or kv_dtype: fp8", path=f"traffic.{name}"))
     if faults:
         raise Infeasible(*faults)
+
+
+def longest_sequence(scenario: Scenario, fleet: Fleet, name: str) -> int:
+    """KV tokens of the longest sequence that any replica of a class holds."""
+    return max(
+        int(fleet.placed[deployment].plan["max_sequence_tokens"])
+        for target in targets(scenario, fleet, name)
+        for deployment in target["deployments"]
+    )
 
 
 def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False) -> str:

@@ -1,0 +1,43 @@
+"""What a run would begin with: the fleet as it is laid out, and the requests that no replica can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.fleet.layout import lay_out
+from planner.study.run import check_fits, longest_sequence, mean_lengths
+
+if TYPE_CHECKING:
+    from planner.fleet.fleet import Fleet
+    from planner.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A scenario that can be run."""
+
+    fleet: Fleet
+    offered: Mapping[str, int]
+    """Requests of each class under the first seed."""
+    too_large: Mapping[str, int]
+    """Those among them that exceed the longest sequence of every replica that the class may use: they are rejected."""
+
+
+def preview(scenario: Scenario) -> Preview:
+    """The fleet and traffic of a scenario, without simulating it. Raises as `planner.run` does before it simulates."""
+    import polars as pl
+
+    from planner.traffic.requests import for_scenario
+
+    fleet = lay_out(scenario, mean_lengths(scenario))
+    traffic = for_scenario(scenario, scenario.run.seed)
+    check_fits(scenario, fleet, traffic)
+    need = pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1
+    offered, too_large = {}, {}
+    for ix, name in enumerate(scenario.traffic):
+        needs = traffic.frame.filter(pl.col("class_ix") == ix).select(need.alias("need"))["need"]
+        offered[name] = needs.len()
+        too_large[name] = int((needs > longest_sequence(scenario, fleet, name)).sum())
+    return Preview(fleet, offered, too_large)
