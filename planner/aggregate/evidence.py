@@ -66,7 +66,7 @@ def facts_of(thing: object) -> Iterator[Fact]:
 
 
 def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
-    """Every fact behind the simulation: racks, chips, models, serving software and its limits."""
+    """Every fact behind the figures: racks, chips, models, serving software and its limits, the site."""
     from planner.errors import FactError
     from planner.facts import catalog
 
@@ -80,7 +80,7 @@ def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
             things.append(facts.engine(placed.engine, base=base_dir))
         except FactError:
             continue  # a person's own engine file: the spec in the result has its figures
-    things.append(facts.serving())
+    things += [facts.serving(), fleet.pue, fleet.electricity_usd_per_kwh, fleet.carbon_kgco2e_per_kwh]
     unique: dict[str, Fact] = {}
     for thing in things:
         for fact in facts_of(thing):

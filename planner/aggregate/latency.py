@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 METRICS = ("ttft", "tpot", "itl", "e2e", "queue")
+"""Latency metrics, in the order of the core's `metric_ix`."""
 QUANTILES = {name: None if name == "mean" else int(name[1:]) / 100 for name in STATISTICS}
 """Statistic -> quantile; None is the mean."""
 

@@ -151,9 +151,10 @@ METRICS: tuple[Metric, ...] = (
         "bottleneck",
         "-",
         _PLACED,
-        "none: no work; kv: at least 1 % of prompt tokens computed again, or waiting with the cache 90 % full; queue: "
-        "waiting is over half of the time to first token and replicas are busy half of the time; else the largest "
-        "share of step time: memory, compute, network or launch; power: a power cap slows the steps",
+        f"none: no work; kv: at least {KV_RECOMPUTED_FRAC:.0%} of prompt tokens computed again, or waiting with the "
+        f"cache {KV_FULL_FRAC:.0%} full; queue: waiting is over {QUEUE_WAIT_FRAC:.0%} of the time to first token and "
+        f"replicas are busy at least {QUEUE_BUSY_FRAC:.0%} of the time; else the largest share of step time: memory, "
+        "compute, network or launch; power: a power cap slows the steps, none in this version",
     ),
     Metric("fleet", "racks", "1", "the fleet", "count"),
     Metric("fleet", "chips", "1", "the fleet", "count"),

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class Result:
     """What a run found, for one variant or several."""
 
-    variants: Mapping[str, dict[str, Any]]
+    variants: Mapping[str, dict[str, Any]] = field(repr=False)
     """Figures by variant, in the shape of `result.json` (`result_schema.py`)."""
     tables: Mapping[str, pl.DataFrame] = field(repr=False)
-    """The tables of `tables.TABLES`, all variants and seeds in one."""
+    """The tables of `columns.TABLES`, all variants and seeds in one."""
     scenarios: Mapping[str, str] = field(repr=False)
     """The resolved scenario of each variant, as YAML, each value with its origin."""
     inputs: str = ""
@@ -53,6 +53,10 @@ class Result:
             inputs=inputs,
             built={f"core_{name}": value for name, value in core.build_info().items()},
         )
+
+    def __repr__(self) -> str:
+        found = f"{self.n_completed:,} requests completed, {self.n_missed} limits missed"
+        return f"Result({', '.join(self.variants)}: {found})"
 
     @property
     def notices(self) -> tuple[Notice, ...]:

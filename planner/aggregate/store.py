@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from planner.aggregate.tables import TABLES, schema_of
+from planner.aggregate.columns import TABLES, schema_of
 from planner.errors import Fault, RunError, ScenarioError
 
 if TYPE_CHECKING:
@@ -110,8 +110,6 @@ def load(folder: Path) -> Result:
     """The result of `folder`, every file checked against its digest; see `Result.load`."""
     import polars as pl
 
-    from planner.aggregate.result import Result
-
     if not (folder / MANIFEST).is_file():
         raise ScenarioError(Fault(f"{folder} is no result of planner run", f"it has no {MANIFEST}"))
     manifest = _read_json(folder / MANIFEST)
@@ -123,8 +121,19 @@ def load(folder: Path) -> Result:
     _check_files(
         folder, files, [*variants.values(), _RESULT, *(f"{name}.parquet" for name in TABLES if name != "requests")]
     )
+    try:
+        return _read(folder, files, variants)
+    except (KeyError, TypeError, pl.exceptions.PolarsError) as error:
+        raise RunError(Fault(f"{folder} is damaged: {error}", "run the scenario again")) from None
+
+
+def _read(folder: Path, files: Mapping[str, str], variants: Mapping[str, str]) -> Result:
+    import polars as pl
+
+    from planner.aggregate.result import Result
+
     body = _read_json(folder / _RESULT)
-    trees = body["result"]["variants"] if "variants" in body["result"] else {next(iter(variants)): body["result"]}
+    found = body["result"]
     tables = {}
     for name, columns in TABLES.items():
         if f"{name}.parquet" in files:
@@ -134,7 +143,7 @@ def load(folder: Path) -> Result:
                     Fault(f"{folder / name}.parquet has other columns than {SCHEMA}", "run the scenario again")
                 )
     return Result(
-        variants=trees,
+        variants=found["variants"] if "variants" in found else {next(iter(variants)): found},
         tables=tables,
         scenarios={name: (folder / file).read_text(encoding="utf-8") for name, file in variants.items()},
         inputs=body["inputs"],

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from planner import units
 from planner.aggregate import intervals, metrics, slo
 from planner.aggregate.carbon import carbon
 from planner.aggregate.cost import Charge, Terms, annuity_frac, by_part, by_pool, charges, total_usd_per_h
@@ -18,6 +19,7 @@ from planner.aggregate.power import Book, PoolPower, draws, pool_power, rated_ch
 from planner.aggregate.slo import Counts
 from planner.aggregate.utilisation import per_s, pool_figures, wait_frac
 from planner.aggregate.work import Sums, Windows, chip_work, pool_sums, pool_windows
+from planner.errors import Notice
 
 if TYPE_CHECKING:
     from planner.facts.fact import Fact
@@ -67,13 +69,26 @@ def summarise(run: VariantRun, finance: Mapping[str, Fact]) -> VariantSummary:
         words = [each["pools"][name]["bottleneck"] for each in trees]
         pool["bottleneck"] = max(words, key=lambda word: (words.count(word), -words.index(word)))
     notices = [notice for seed in run.seeds for notice in seed.traffic.notices]
-    notices = list(dict.fromkeys([*run.scenario.notices, *run.fleet.notices, *notices]))
+    notices = list(dict.fromkeys([*run.scenario.notices, *run.fleet.notices, *notices, *_owned(run.fleet)]))
     tree["notices"] = [{"code": notice.code, "message": notice.message} for notice in notices]
     for name, sign in (("low", -1), ("high", 1)):
         ends = (intervals.end(sign), intervals.end(sign, times=len(trees)), intervals.first_of_several)
         tree[name] = intervals.numbers(_over_seeds(trees, *ends), _WORDS)
     tree["seeds"] = trees
     return VariantSummary(run, tree, seeds)
+
+
+def _owned(fleet: Fleet) -> list[Notice]:
+    """Says what price the upkeep of racks without capex is charged on."""
+    return [
+        Notice(
+            "upkeep_of_owned",
+            f"{pool.name}: racks that are owned already have no capex; their upkeep is charged on "
+            f"{units.format(pool.capex_usd_per_rack.number, 'usd_per_rack')}",
+        )
+        for pool in fleet.pools
+        if pool.n_existing and not pool.rent_usd_per_chip_h
+    ]
 
 
 def _over_seeds(

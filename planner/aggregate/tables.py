@@ -2,182 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from planner.aggregate.columns import (
+    CLASSES,
+    COSTS,
+    DEPLOYMENTS,
+    FACTS,
+    KEYS,
+    POOLS,
+    TABLES,
+    WINDOWS,
+    Columns,
+    schema_of,
+)
 from planner.aggregate.evidence import fact_row, facts_used
 from planner.aggregate.inputs import NS_PER_S
 from planner.aggregate.latency import METRICS
 from planner.aggregate.metrics import PART_FORMULAS
 from planner.aggregate.power import Book, chip_w, rack_it_w
-from planner.aggregate.work import COUNTS, FLOATS
+from planner.aggregate.utilisation import FRACTIONS
+from planner.aggregate.work import COUNTS, chip_work
 
 if TYPE_CHECKING:
     import polars as pl
 
     from planner.aggregate.summary import SeedSummary, VariantSummary
 
-Columns = Mapping[str, str]
 Row = dict[str, Any]
-
-_KEYS: Columns = {"variant": "text", "seed": "seed"}
-_LATENCIES: Columns = {f"{m}_{q}_s": "float" for m in METRICS for q in ("mean", "p50", "p90", "p95", "p99")}
-CLASSES: Columns = {
-    **_KEYS,
-    "class": "text",
-    "model": "text",
-    "offered": "count",
-    "completed": "count",
-    "rejected": "count",
-    "unfinished": "count",
-    "input_tokens": "count",
-    "output_tokens": "count",
-    "span_offered": "count",
-    "span_completed": "count",
-    "span_attained": "count",
-    "span_single_token": "count",
-    "attainment_frac": "float",
-    "verdict": "text",
-    **_LATENCIES,
-}
-POOLS: Columns = {
-    **_KEYS,
-    "pool": "text",
-    "rack": "text",
-    "racks": "count",
-    "replicas": "count",
-    "chips": "count",
-    "idle_chips": "count",
-    "busy_frac": "float",
-    "mfu_frac": "float",
-    "mbu_frac": "float",
-    "kv_frac": "float",
-    "tokens_per_s_in": "float",
-    "tokens_per_s_out": "float",
-    "preemptions": "count",
-    "bottleneck": "text",
-    "chip_rated_w": "float",
-    "rack_it_mean_w": "float",
-    "rack_it_peak_w": "float",
-    "facility_mean_w": "float",
-    "facility_peak_w": "float",
-    "usd_per_h": "float",
-}
-DEPLOYMENTS: Columns = {
-    **_KEYS,
-    "pool": "text",
-    "model": "text",
-    "layout": "text",
-    "engine": "text",
-    "precision": "text",
-    "replicas": "count",
-    "chips_per_replica": "count",
-    "kv_capacity_tokens": "count",
-    **dict.fromkeys(FLOATS, "float"),
-    **dict.fromkeys(COUNTS, "count"),
-}
-WINDOWS: Columns = {
-    **_KEYS,
-    "pool": "text",
-    "window_ix": "count",
-    "start_s": "float",
-    "busy_frac": "float",
-    "mfu_frac": "float",
-    "mbu_frac": "float",
-    "kv_frac": "float",
-    "chip_w": "float",
-    "rack_it_w": "float",
-    "facility_w": "float",
-    "input_tokens": "count",
-    "output_tokens": "count",
-    "recomputed_tokens": "count",
-    "preemptions": "count",
-}
-CLASS_WINDOWS: Columns = {
-    **_KEYS,
-    "class": "text",
-    "window_ix": "count",
-    "start_s": "float",
-    "offered": "count",
-    "completed": "count",
-    "rejected": "count",
-    "attained": "count",
-}
-SKETCHES: Columns = {
-    **_KEYS,
-    "class": "text",
-    "pool": "text",
-    "metric": "text",
-    "class_ix": "code",
-    "pool_ix": "code",
-    "metric_ix": "code",
-    "is_bucket": "code",
-    "key_ns": "count64",
-    "count": "count64",
-    "sum_s": "count64",
-    "sum_fs": "count64",
-}
-COSTS: Columns = {**_KEYS, "pool": "text", "part": "text", "usd_per_h": "float", "formula": "text"}
-FACTS: Columns = {
-    **_KEYS,
-    "path": "text",
-    "unit": "text",
-    "value": "float",
-    "value_text": "text",
-    "low": "float",
-    "high": "float",
-    "grade": "text",
-    "replaces": "text",
-    "is_assumed": "truth",
-    "source": "text",
-    "note": "text",
-    "usd_per_h_low": "float",
-    "usd_per_h_high": "float",
-    "swing_usd_per_h": "float",
-}
-REQUESTS: Columns = {
-    **_KEYS,
-    "row": "count64",
-    "class": "text",
-    "fate": "text",
-    "replica_ix": "code32",
-    "arrival_ns": "count64",
-    "start_ns": "count64",
-    "first_token_ns": "count64",
-    "end_ns": "count64",
-    "input_tokens": "code32",
-    "output_tokens": "code32",
-    "generated_tokens": "code32",
-}
-TABLES: Mapping[str, Columns] = {
-    "pools": POOLS,
-    "deployments": DEPLOYMENTS,
-    "classes": CLASSES,
-    "windows": WINDOWS,
-    "class_windows": CLASS_WINDOWS,
-    "sketches": SKETCHES,
-    "costs": COSTS,
-    "facts": FACTS,
-    "requests": REQUESTS,
-}
-"""Every table of a result, by the name of its file; `requests` only where rows were kept."""
-
-
-def schema_of(columns: Columns) -> dict[str, pl.DataType]:
-    """Column types for polars."""
-    import polars as pl
-
-    types: dict[str, pl.DataType] = {
-        "text": pl.String(),
-        "seed": pl.UInt64(),
-        "count": pl.Int64(),
-        "count64": pl.UInt64(),
-        "code": pl.UInt16(),
-        "code32": pl.UInt32(),
-        "float": pl.Float64(),
-        "truth": pl.Boolean(),
-    }
-    return {name: types[kind] for name, kind in columns.items()}
 
 
 def tables(variants: Sequence[VariantSummary]) -> dict[str, pl.DataFrame]:
@@ -223,7 +76,7 @@ def _of_seed(variant: VariantSummary, seed: SeedSummary, fixed: Sequence[Row]) -
 def _frame(rows: Iterable[Row], columns: Columns) -> pl.DataFrame:
     import polars as pl
 
-    schema = {name: dtype for name, dtype in schema_of(columns).items() if name not in _KEYS}
+    schema = {name: dtype for name, dtype in schema_of(columns).items() if name not in KEYS}
     return pl.DataFrame(list(rows), schema=schema, orient="row")
 
 
@@ -266,8 +119,6 @@ def _fact_rows(seed: SeedSummary, fixed: Sequence[Row]) -> Iterable[Row]:
 def _deployments(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
     import polars as pl
 
-    from planner.aggregate.work import chip_work
-
     placed = variant.run.fleet.placed
     words = {
         "pool": [p.pool for p in placed],
@@ -287,8 +138,6 @@ def _deployments(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
 def _windows(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
     import polars as pl
 
-    from planner.aggregate.utilisation import FRACTIONS
-
     book = Book()
     frames = [_frame([], WINDOWS)]
     for power, windows in zip(seed.powers, seed.windows, strict=True):
@@ -303,7 +152,7 @@ def _windows(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
             "facility_w": it_w * book(variant.run.fleet.pue),
             **{name: windows.sums[name] for name in COUNTS},
         }
-        schema = {name: dtype for name, dtype in schema_of(WINDOWS).items() if name not in _KEYS}
+        schema = {name: dtype for name, dtype in schema_of(WINDOWS).items() if name not in KEYS}
         frame = pl.DataFrame(columns).with_columns(pl.lit(power.pool.name).alias("pool"))
         frames.append(frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items()))
     return pl.concat(frames)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.aggregate import metrics
+from planner.aggregate.latency import METRICS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,7 +19,6 @@ FRACTIONS = {
     "kv_frac": "kv_chip_s",
 }
 """Utilisation -> the chip time that is divided by the chip time there was."""
-_TTFT, _QUEUE = 0, 4
 _FS_PER_S = 10**15
 
 
@@ -36,7 +36,7 @@ def per_s(count: float, span_s: float) -> float | None:
 def wait_frac(sketches: pl.DataFrame, pool_ix: int) -> float | None:
     """Share of the time to the first token that requests of a pool waited before their first step."""
     mine = sketches.filter(sketches["pool_ix"] == pool_ix)
-    waited, first = (_sum_fs(mine, metric_ix) for metric_ix in (_QUEUE, _TTFT))
+    waited, first = (_sum_fs(mine, METRICS.index(metric)) for metric in ("queue", "ttft"))
     return waited / first if first else None
 
 

@@ -24,7 +24,8 @@ _SHOWN_WITHOUT_LIMITS = (("ttft", "p95"), ("tpot", "p95"))
 def run_report(result: Result, *, wall_s: float | None = None) -> str:
     """What a run found, a block a variant, and the variants side by side where there are several."""
     trees = list(result.variants.values())
-    blocks = [_variant(tree, is_named=len(trees) > 1, wall_s=wall_s if tree is trees[0] else None) for tree in trees]
+    is_named = len(trees) > 1 or trees[0]["scenario"] != "base"
+    blocks = [_variant(tree, is_named=is_named, wall_s=wall_s if tree is trees[0] else None) for tree in trees]
     if len(trees) > 1:
         blocks.append(_side_by_side(trees))
     return "\n\n".join("\n".join(block) for block in blocks)

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from planner import Result
-from planner.aggregate import metrics, tables
+from planner.aggregate import columns, metrics
 from planner.aggregate.inputs import VariantRun
 from planner.aggregate.result_schema import result_schema
 from planner.aggregate.summary import summarise
@@ -235,7 +235,7 @@ def test_same_inputs_same_bytes(tmp_path: Path) -> None:
         result().save(tmp_path / name, log=f"took {name}\n")
     files = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert files == sorted(
-        [f"{name}.parquet" for name in tables.TABLES if name != "requests"]
+        [f"{name}.parquet" for name in columns.TABLES if name != "requests"]
         + ["result.json", "manifest.json", "scenario.resolved.yaml", "log.txt"]
     )
     for name in files:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.aggregate import slo
+from planner import core
+from planner.aggregate import latency, slo
 from planner.aggregate.latency import latencies
 from planner.aggregate.slo import Counts
 from planner.scenario.schema import Slo
@@ -45,6 +46,10 @@ def test_one_without_a_value_is_beyond_every_limit() -> None:
         "met": True,
     }
     assert (p95["value"], p95["margin_frac"], p95["met"]) == (None, None, False)
+
+
+def test_metrics_are_numbered_as_in_the_core() -> None:
+    assert latency.METRICS == core.METRICS
 
 
 def test_the_class_quantile_is_of_those_that_have_a_value() -> None:
