@@ -1,0 +1,100 @@
+"""`make bench`: one JSON line a figure, `name value unit ratio`; a ratio is taken in one run and outlasts a noisy machine.
+
+`sim_requests_per_s_azure-conv_loadN`: requests simulated a second on one core, all outputs on, at N % of what the
+replicas can complete; `ratio` is the time a request takes against that at the first load.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import polars as pl
+
+from planner import core
+from planner.facts import catalog
+from planner.model.choose import choose
+from planner.model.wish import Wish
+from planner.traffic import profiles
+
+N_REQUESTS = 1_000_000
+N_REPLICAS = 16
+LOADS = (30, 60, 90, 110)
+PROFILE = "azure-conv-2023"
+
+
+def main() -> None:
+    """Print the figures."""
+    lengths = requests(N_REQUESTS)
+    capacity = completed_per_s(lengths)
+    first: float | None = None
+    for load in LOADS:
+        span_ns = round(N_REQUESTS / (capacity * load / 100) * 1e9)
+        frame = spread(lengths, span_ns)
+        start_s = time.perf_counter()
+        core.simulate(spec(span_ns), frame)
+        spent_s = time.perf_counter() - start_s
+        first = first or spent_s
+        say(f"sim_requests_per_s_{PROFILE}_load{load}", N_REQUESTS / spent_s, "req/s", spent_s / first)
+
+
+def requests(n: int) -> pl.DataFrame:
+    """`n` requests with the profile's lengths, in the order in which they came."""
+    facts = profiles.load(PROFILE)
+    frame = profiles.realise(facts, key=1, seed=1, scale=1 + n // 19_000, context_tokens=131_072)
+    return frame.sort("arrival_ns", maintain_order=True).head(n)
+
+
+def spread(frame: pl.DataFrame, span_ns: int) -> pl.DataFrame:
+    """The same requests with their arrivals stretched over `span_ns`."""
+    whole = frame["arrival_ns"].max()
+    return frame.select(
+        (pl.col("arrival_ns") * (span_ns / whole)).cast(pl.UInt64).clip(0, span_ns).alias("arrival_ns"),
+        pl.lit(0, dtype=pl.UInt16).alias("class_ix"),
+        pl.col("input_tokens").cast(pl.UInt32),
+        pl.col("output_tokens").cast(pl.UInt32),
+    )
+
+
+def spec(span_ns: int) -> dict[str, Any]:
+    """gpt-oss-120b on four GB300 chips a replica, one class with limits."""
+    facts = catalog.load()
+    chip = facts.chip("gb300")
+    wish = Wish(n_chips=4, mean_input_tokens=1155.0, mean_output_tokens=211.0, tpot_limit_s=0.05)
+    made = choose(chip, facts.model("gpt-oss-120b"), facts.engine(chip.engine), facts.serving(), wish)
+    return {
+        "spec_version": 1,
+        "seed": 1,
+        "warmup_ns": 0,
+        "length_ns": span_ns,
+        "drain_ns": 86_400_000_000_000,
+        "window_ns": 60_000_000_000,
+        "router": "least-outstanding-tokens",
+        "n_pools": 1,
+        "classes": [
+            {
+                "limits": [{"metric": "ttft", "limit_ns": 500_000_000}, {"metric": "tpot", "limit_ns": 20_000_000}],
+                "targets": [{"deployments": [0], "share": None}],
+            }
+        ],
+        "deployments": [{"pool_ix": 0, "n_replicas": N_REPLICAS, "deployment": made.spec}],
+        "keep_requests": False,
+    }
+
+
+def completed_per_s(lengths: pl.DataFrame) -> float:
+    """What the replicas complete a second when all requests are there from the start."""
+    few = lengths.head(100_000)
+    tables = core.simulate(spec(few.height), spread(few, few.height))
+    busy_s = tables.windows.group_by("window_ix").agg(pl.col("busy_s").max()).height * 60
+    return few.height / busy_s
+
+
+def say(name: str, value: float, unit: str, ratio: float) -> None:
+    """One figure."""
+    print(json.dumps({"name": name, "value": round(value), "unit": unit, "ratio": round(ratio, 3)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
