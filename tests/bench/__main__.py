@@ -1,4 +1,4 @@
-"""`make bench`: one JSON line a figure, `name value unit ratio`; a ratio is taken in one run and outlasts a noisy machine.
+"""`make bench`: one JSON line a figure, `name value unit ratio`; ratios of one run outlast a noisy machine.
 
 `sim_requests_per_s_azure-conv_loadN`: requests simulated a second on one core, all outputs on, at N % of what the
 replicas can complete; `ratio` is the time a request takes against that at the first load.
