@@ -78,7 +78,7 @@ def _tokens(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _length_table(figures: Mapping[str, Any]) -> list[str]:
-    rows = [("tokens a request", *_LENGTHS)]
+    rows: list[tuple[str, ...]] = [("tokens a request", *_LENGTHS)]
     rows += [(side, *(f"{figures[side][key]:,.0f}" for key in _LENGTHS)) for side in ("input", "output")]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return ["  " + "  ".join(_aligned(row, widths)) for row in rows]

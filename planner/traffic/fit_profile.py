@@ -62,6 +62,7 @@ def write(path: str | Path, out: str | Path, *, title: str, source: str) -> None
     }
     head = {"schema": "traffic/1", "title": title, "fitted_to": whence}
     tree["arrivals"]["span"] = f"{tree['arrivals']['span']!r} s"
+    tree["arrivals"] = {"note": "tables as recorded; the two orders are fitted", **tree["arrivals"]}
     sections = {key: {"grade": "measured", "source": source, **value} for key, value in tree.items()}
     Path(out).write_text(yaml_text(head | sections), encoding="utf-8")
 

@@ -190,6 +190,9 @@ def _recorded(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None,
         what = "no request is left" if length_ns is None else f"no request arrives in the first {length_ns / 1e9:g} s"
         raise TrafficError(Fault(what, "raise scale or run.length", path=f"traffic.{name}", file=found.path))
     notices = list(found.warnings)
+    if rows.height < found.n_requests:
+        message = f"{rows.height:,} of the trace's {found.n_requests:,} requests are of this class and model"
+        notices.append(Notice("part_of_trace", message))
     if found.rejected:
         counts = ", ".join(f"{n:,} {reason}" for reason, n in found.rejected.items())
         notices.append(

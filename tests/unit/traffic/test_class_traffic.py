@@ -72,6 +72,7 @@ def test_classes_of_one_trace_keep_step(write: Write) -> None:
     free = for_class(cls(trace=path, class_column="tier"), name="free", seed=1, length_ns=None)
     assert gold.frame.height + free.frame.height == 31
     assert gold.span_ns == free.span_ns
+    assert [notice.code for notice in gold.notices] == ["part_of_trace"]
     assert gold.frame["arrival_ns"][0] == 0
     assert free.frame["arrival_ns"][0] == 1 * S  # row 6, the first that 3 divides, comes a second later
     with pytest.raises(TrafficError, match="no row of the trace is for 'fre'; did you mean free"):
