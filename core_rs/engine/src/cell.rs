@@ -3,9 +3,10 @@
 //! Arrivals and replicas' next events are two ordered streams; at the same instant arrivals come first, then replicas
 //! by number. `advance` works in slices, and where it is cut changes nothing.
 
+use crate::class_meter::{ClassMeter, Limit, Metric};
 use crate::error::{Error, Result};
 use crate::event::IndexedHeap;
-use crate::meter::{ClassMeter, Clock, DeploymentMeter, Limit, Metric};
+use crate::meter::{Clock, DeploymentMeter};
 use crate::placed::Deployment;
 use crate::replica::{Desk, Replica};
 use crate::request::{Request, Slab};

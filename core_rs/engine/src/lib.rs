@@ -8,6 +8,7 @@
 pub mod blocks;
 pub mod cell;
 pub mod chip;
+pub mod class_meter;
 pub mod collective;
 pub mod cost;
 pub mod deployment;

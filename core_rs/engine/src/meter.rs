@@ -1,11 +1,9 @@
-//! What the simulation counts: integrals by deployment and window, counters and sketches by class.
+//! What the simulation counts of its work: integrals by deployment and window.
 //!
 //! All sums are integers, so they do not depend on windows, slices or threads.
 
 use std::collections::BTreeMap;
 
-use crate::request::Request;
-use crate::sketch::Sketch;
 use crate::step::{Bound, Line, StepLine};
 use crate::sums;
 use crate::time::ns_from_fs;
@@ -206,144 +204,6 @@ impl Work {
         self.recomputed_tokens += other.recomputed_tokens;
         self.preemptions += other.preemptions;
     }
-}
-
-/// A latency metric; the order is the code that crosses the border.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Metric {
-    Ttft,
-    Tpot,
-    Itl,
-    E2e,
-    Queue,
-}
-
-/// How many metrics there are.
-pub const N_METRICS: usize = 5;
-
-/// Counters of a class: of all that was offered, and of what arrived in the measured span.
-#[derive(Debug, Clone, Default)]
-pub struct ClassCount {
-    pub offered: u64,
-    pub completed: u64,
-    pub rejected: u64,
-    pub unfinished: u64,
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    pub attained: u64,
-    /// Done with one output token: they have no TPOT and hold any TPOT limit.
-    pub single_token: u64,
-}
-
-/// Counters of a class in one window, by the time of what happened.
-#[derive(Debug, Clone, Default)]
-pub struct ClassWindow {
-    pub offered: u64,
-    pub completed: u64,
-    pub rejected: u64,
-    pub attained: u64,
-}
-
-/// The account of one class.
-#[derive(Debug, Clone, Default)]
-pub struct ClassMeter {
-    pub all: ClassCount,
-    pub span: ClassCount,
-    pub windows: BTreeMap<u64, ClassWindow>,
-    /// By pool and metric, of requests that arrived in the measured span.
-    pub sketches: Vec<[Sketch; N_METRICS]>,
-}
-
-impl ClassMeter {
-    pub fn new(n_pools: usize) -> Self {
-        Self { sketches: vec![Default::default(); n_pools], ..Self::default() }
-    }
-
-    fn counts(&mut self, in_span: bool, each: impl Fn(&mut ClassCount)) {
-        each(&mut self.all);
-        if in_span {
-            each(&mut self.span);
-        }
-    }
-
-    fn window(&mut self, clock: &Clock, t_ns: u64) -> &mut ClassWindow {
-        self.windows.entry(t_ns / clock.window_ns).or_default()
-    }
-
-    pub fn add_offered(&mut self, clock: &Clock, t_ns: u64, in_span: bool, input_tokens: u32, output_tokens: u32) {
-        self.counts(in_span, |c| {
-            c.offered += 1;
-            c.input_tokens += u64::from(input_tokens);
-            c.output_tokens += u64::from(output_tokens);
-        });
-        self.window(clock, t_ns).offered += 1;
-    }
-
-    pub fn add_rejected(&mut self, clock: &Clock, t_ns: u64, in_span: bool) {
-        self.counts(in_span, |c| c.rejected += 1);
-        self.window(clock, t_ns).rejected += 1;
-    }
-
-    pub fn add_unfinished(&mut self, in_span: bool) {
-        self.counts(in_span, |c| c.unfinished += 1);
-    }
-
-    /// A request ended at `end_ns` on `pool`; its limits say whether it attained.
-    pub fn add_completed(&mut self, clock: &Clock, pool: usize, request: &Request, end_ns: u64, longest_gap_ns: u64, limits: &[Limit]) {
-        let gaps = u64::from(request.output_tokens) - 1;
-        let decode_ns = end_ns - request.first_token_ns;
-        let attained = limits.iter().all(|limit| match limit.metric {
-            Metric::Ttft => request.first_token_ns - request.arrival_ns <= limit.limit_ns,
-            Metric::Tpot => u128::from(decode_ns) <= u128::from(limit.limit_ns) * u128::from(gaps),
-            Metric::Itl => longest_gap_ns <= limit.limit_ns,
-            Metric::E2e => end_ns - request.arrival_ns <= limit.limit_ns,
-            Metric::Queue => request.start_ns - request.arrival_ns <= limit.limit_ns,
-        });
-        self.counts(request.in_span, |c| {
-            c.completed += 1;
-            c.attained += u64::from(attained);
-            c.single_token += u64::from(gaps == 0);
-        });
-        let window = self.window(clock, end_ns);
-        window.completed += 1;
-        window.attained += u64::from(attained);
-        if request.in_span {
-            let sketches = &mut self.sketches[pool];
-            if let Some(tpot_ns) = (decode_ns + gaps / 2).checked_div(gaps) {
-                sketches[Metric::Tpot as usize].add(tpot_ns);
-            }
-            sketches[Metric::E2e as usize].add(end_ns - request.arrival_ns);
-        }
-    }
-
-    /// The first token of a request of the measured span.
-    pub fn add_first_token(&mut self, pool: usize, request: &Request) {
-        self.sketches[pool][Metric::Ttft as usize].add(request.first_token_ns - request.arrival_ns);
-    }
-
-    /// A request of the measured span joined its first step.
-    pub fn add_start(&mut self, pool: usize, request: &Request) {
-        self.sketches[pool][Metric::Queue as usize].add(request.start_ns - request.arrival_ns);
-    }
-
-    /// Gaps between tokens: `weight` sequences of the measured span went through steps `from..to`.
-    pub fn add_gaps(&mut self, pool: usize, time_fs: Line, from: u64, to: u64, weight: u64) {
-        self.sketches[pool][Metric::Itl as usize].add_run(time_fs, from, to, weight);
-    }
-
-    /// One gap that was not a single step: a preemption lay in it.
-    pub fn add_gap(&mut self, pool: usize, gap_ns: u64) {
-        self.sketches[pool][Metric::Itl as usize].add(gap_ns);
-    }
-}
-
-/// What a request of a class must hold to attain.
-#[derive(Debug, Clone, Copy, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Limit {
-    pub metric: Metric,
-    pub limit_ns: u64,
 }
 
 #[cfg(test)]

@@ -3,15 +3,18 @@
 //! With the same sequences decoding and no prefill chunk, steps follow one line (`step.rs`), so any number of them is
 //! one stretch. The line is anchored where the composition last changed; cutting a stretch changes nothing.
 
+mod form;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::blocks::Blocks;
+use crate::class_meter::{ClassMeter, Limit};
 use crate::gaps::LongestGaps;
-use crate::meter::{end_of_step, steps_done, ClassMeter, Clock, DeploymentMeter, Limit, Split, Stretch};
+use crate::meter::{end_of_step, steps_done, Clock, DeploymentMeter, Split, Stretch};
 use crate::placed::Deployment;
 use crate::request::Slab;
-use crate::step::{Chunk, Line, Load, StepLine};
+use crate::step::{Chunk, Line, StepLine};
 
 /// What a replica works on and reports to, lent by the cell for one event.
 pub struct Desk<'a> {
@@ -296,139 +299,6 @@ impl Replica {
         }
         is_changed
     }
-
-    /// Send the youngest running request back to the head of the queue; what it computed is lost.
-    fn preempt_youngest(&mut self, now: u64, desk: &mut Desk<'_>) {
-        let admission = |slot: u32| desk.slab[slot].admission;
-        let decoding = self.decoding.iter().map(|Reverse((_, slot))| *slot).max_by_key(|&slot| admission(slot));
-        let prefilling = self.prefilling.last().copied();
-        let youngest = decoding.into_iter().chain(prefilling).max_by_key(|&slot| admission(slot));
-        let Some(slot) = youngest else { return };
-        if prefilling == Some(slot) {
-            self.prefilling.pop();
-            let request = &mut desk.slab[slot];
-            self.reserved_tokens -= u64::from(request.target);
-            self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
-        } else {
-            self.decoding.retain(|Reverse((_, other))| *other != slot);
-            self.stop_decoding(slot, desk);
-            let request = &mut desk.slab[slot];
-            request.target = request.input_tokens + request.generated;
-            request.last_token_ns = now;
-        }
-        let request = &mut desk.slab[slot];
-        request.prefilled = 0;
-        request.admission = u64::MAX;
-        self.waiting.push_front(slot);
-        desk.meter.add_preemption(desk.clock, now);
-    }
-
-    /// Form the step that begins at `now` and plan how far it can be repeated.
-    fn form_step(&mut self, now: u64, mut is_changed: bool, desk: &mut Desk<'_>) -> Option<u64> {
-        let mut is_preempted = false;
-        while self.blocks.needed_at(self.counter) > self.blocks.free() {
-            self.preempt_youngest(now, desk);
-            (is_changed, is_preempted) = (true, true);
-        }
-        self.fill_chunks(now, is_preempted, desk);
-        let n_decoding = self.decoding.len() as u64;
-        let is_mixed = !self.chunks.is_empty();
-        if !is_mixed && n_decoding == 0 {
-            self.running = None;
-            if let Some(gaps) = &mut self.gaps {
-                gaps.clear();
-            }
-            return None;
-        }
-        if let Some(run) = self.running.as_ref().filter(|run| !is_changed && !is_mixed && run.done < run.line.valid_steps) {
-            let (done, valid) = (run.done, run.line.valid_steps);
-            let steps = self.steps_until_change(valid - done, is_preempted, desk.slab);
-            let run = self.running.as_mut()?;
-            run.planned = done + steps;
-            return Some(end_of_step(run.anchor_ns, &run.line, run.planned));
-        }
-        let load = |chunks| Load {
-            n_seqs: n_decoding,
-            context_tokens: self.kv_tokens + n_decoding,
-            window_tokens: self.window_sum,
-            n_growing_in_window: self.n_growing,
-            chunks,
-        };
-        let line = desk.deployment.model.step(&load(&self.chunks));
-        let decode_only = (is_mixed && n_decoding > 0).then(|| desk.deployment.model.step(&load(&[])));
-        let planned = if is_mixed { 1 } else { self.steps_until_change(line.valid_steps, is_preempted, desk.slab) };
-        let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
-        let kv_tokens = Line { base: held, slope: i128::from(n_decoding) };
-        let end = end_of_step(now, &line, planned);
-        self.running = Some(Running { anchor_ns: now, line, kv_tokens, done: 0, planned, is_mixed, decode_only });
-        Some(end)
-    }
-
-    /// Decode steps until the composition may change: an end, a full window, no free block, or `valid` steps.
-    fn steps_until_change(&mut self, valid: u64, is_preempted: bool, slab: &Slab) -> u64 {
-        if is_preempted {
-            return 1; // the next step may admit again
-        }
-        let mut steps = valid;
-        if let Some(&Reverse((end, _))) = self.decoding.peek() {
-            steps = steps.min(end - self.counter);
-        }
-        while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
-            if slab[slot].admission == admission {
-                steps = steps.min(at - self.counter);
-                break;
-            }
-            self.kinks.pop();
-        }
-        self.blocks.steps_allowed(self.counter, steps).max(1)
-    }
-
-    /// Prefill chunks of the next step: admitted prompts first, then the queue in order while there is room.
-    fn fill_chunks(&mut self, now: u64, is_preempted: bool, desk: &mut Desk<'_>) {
-        self.chunks.clear();
-        self.chunk_tokens.clear();
-        let mut budget = desk.deployment.chunk_tokens.saturating_sub(self.decoding.len() as u64);
-        for at in 0..self.prefilling.len() {
-            if budget == 0 {
-                return;
-            }
-            self.add_chunk(self.prefilling[at], &mut budget, desk);
-        }
-        if is_preempted {
-            return;
-        }
-        let reserve = self.blocks.needed_at(self.counter);
-        while budget > 0 && self.n_running() < desk.deployment.max_batch {
-            let Some(&slot) = self.waiting.front() else { return };
-            let request = &mut desk.slab[slot];
-            let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
-            if blocks + reserve > self.blocks.free() {
-                return;
-            }
-            self.waiting.pop_front();
-            self.blocks.take(blocks);
-            self.reserved_tokens += u64::from(request.target);
-            request.admission = *desk.next_admission;
-            *desk.next_admission += 1;
-            if request.start_ns == crate::time::NEVER {
-                request.start_ns = now;
-                if request.in_span {
-                    desk.classes[usize::from(request.class)].add_start(desk.deployment.pool, request);
-                }
-            }
-            self.prefilling.push(slot);
-            self.add_chunk(slot, &mut budget, desk);
-        }
-    }
-
-    fn add_chunk(&mut self, slot: u32, budget: &mut u64, desk: &Desk<'_>) {
-        let request = &desk.slab[slot];
-        let most = (*budget).min(desk.deployment.prompt_chunk_tokens);
-        let tokens = u64::from(request.target - request.prefilled).min(most);
-        *budget -= tokens;
-        self.chunks.push(Chunk { tokens, past_tokens: u64::from(request.prefilled) });
-        self.chunk_tokens.push(tokens as u32);
-    }
 }
 
 /// `slot` has its last token.
@@ -437,6 +307,13 @@ fn finish(slot: u32, now: u64, desk: &mut Desk<'_>) {
     request.admission = u64::MAX;
     let limits = &desk.limits[usize::from(request.class)];
     let longest = request.longest_gap_ns;
-    desk.classes[usize::from(request.class)].add_completed(desk.clock, desk.deployment.pool, request, now, longest, limits);
+    desk.classes[usize::from(request.class)].add_completed(
+        desk.clock,
+        desk.deployment.pool,
+        request,
+        now,
+        longest,
+        limits,
+    );
     desk.ended.push((slot, now));
 }

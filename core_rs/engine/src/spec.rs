@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::class_meter::Limit;
 use crate::deployment::DeploymentSpec;
-use crate::meter::Limit;
+use crate::error::{Error, Result};
 
 /// The version of the simulation spec that this build reads.
 pub const SPEC_VERSION: u32 = 1;
@@ -79,7 +79,10 @@ impl SimSpec {
     fn check(&self) -> Result<()> {
         let refuse = |field: &str, what: &str| Err(Error::input(field, what));
         if self.spec_version != SPEC_VERSION {
-            return refuse("spec_version", &format!("this core reads version {SPEC_VERSION}, got {}", self.spec_version));
+            return refuse(
+                "spec_version",
+                &format!("this core reads version {SPEC_VERSION}, got {}", self.spec_version),
+            );
         }
         if self.warmup_ns > self.length_ns {
             return refuse("warmup_ns", "must not be above length_ns");
@@ -94,7 +97,10 @@ impl SimSpec {
             return refuse("classes", "must be 1 to 65535");
         }
         if self.n_pools > usize::from(u16::MAX) || self.n_pools * self.classes.len() > MAX_CLASSES_X_POOLS {
-            return refuse("n_pools", &format!("must be at most 65535, and {MAX_CLASSES_X_POOLS} with those of each class"));
+            return refuse(
+                "n_pools",
+                &format!("must be at most 65535, and {MAX_CLASSES_X_POOLS} with those of each class"),
+            );
         }
         let n_replicas = self.deployments.iter().map(|d| d.n_replicas).fold(0, usize::saturating_add);
         if n_replicas == 0 || n_replicas > MAX_REPLICAS {
@@ -119,7 +125,8 @@ impl SimSpec {
                 return refuse("classes.targets.share", "must be at least 0 and sum to 1");
             }
             for target in &class.targets {
-                let n: usize = target.deployments.iter().filter_map(|&d| self.deployments.get(d)).map(|d| d.n_replicas).sum();
+                let n: usize =
+                    target.deployments.iter().filter_map(|&d| self.deployments.get(d)).map(|d| d.n_replicas).sum();
                 if target.deployments.iter().any(|&d| d >= self.deployments.len()) || n == 0 {
                     return refuse("classes.targets.deployments", "no such deployment, or none with a replica");
                 }

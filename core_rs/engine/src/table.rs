@@ -1,10 +1,11 @@
 //! Tables of numbers: what leaves the engine. The column names carry the units.
 
 use crate::cell::{Fate, Sim};
+use crate::class_meter::{ClassCount, N_METRICS};
 use crate::error::{Error, Result};
-use crate::meter::{ClassCount, Work, N_METRICS};
-use crate::step::{Bound, StepLine};
+use crate::meter::Work;
 use crate::sketch;
+use crate::step::{Bound, StepLine};
 use crate::time::{j_from_fj, s_from_fs, s_from_ns, NEVER, NS_PER_S};
 
 /// A column of one type, without nulls.
@@ -81,8 +82,12 @@ fn classes(sim: &Sim) -> Table {
 }
 
 fn class_windows(sim: &Sim) -> Table {
-    let rows: Vec<_> =
-        sim.classes.iter().enumerate().flat_map(|(i, c)| c.windows.iter().map(move |(w, row)| (i as u32, *w, row))).collect();
+    let rows: Vec<_> = sim
+        .classes
+        .iter()
+        .enumerate()
+        .flat_map(|(i, c)| c.windows.iter().map(move |(w, row)| (i as u32, *w, row)))
+        .collect();
     Table::default()
         .u32("class_ix", &rows, |r| r.0)
         .u64("window_ix", &rows, |r| r.1)
@@ -127,8 +132,12 @@ fn deployments(sim: &Sim) -> Table {
 }
 
 fn windows(sim: &Sim) -> Table {
-    let rows: Vec<_> =
-        sim.meters.iter().enumerate().flat_map(|(i, m)| m.windows.iter().map(move |(w, work)| (i as u32, *w, work))).collect();
+    let rows: Vec<_> = sim
+        .meters
+        .iter()
+        .enumerate()
+        .flat_map(|(i, m)| m.windows.iter().map(move |(w, work)| (i as u32, *w, work)))
+        .collect();
     let table = Table::default().u32("deployment_ix", &rows, |r| r.0).u64("window_ix", &rows, |r| r.1);
     work(table, &rows, |r| r.2)
 }

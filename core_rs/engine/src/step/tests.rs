@@ -171,7 +171,18 @@ fn a_table_is_its_loads() {
 
 #[test]
 fn rounds_half_away_from_zero_and_saturates() {
-    let tricky = [0.0, 0.49999999999999994, 0.5, 1.5, 2.5, 4503599627370495.5, 4503599627370497.0, 9e18, 9.1e18, 3e30];
+    let tricky = [
+        0.0,
+        0.499_999_999_999_999_94,
+        0.5,
+        1.5,
+        2.5,
+        4_503_599_627_370_495.5,
+        4_503_599_627_370_497.0,
+        9e18,
+        9.1e18,
+        3e30,
+    ];
     for value in tricky {
         assert_eq!(round(value), value.round() as i128, "{value}");
         assert_eq!(round(-value), (-value).round() as i128, "-{value}");
