@@ -120,8 +120,8 @@ fn quantiles(sketches: &Bound<'_, PyAny>, queries: &[u8]) -> PyResult<Vec<Option
         sum_fs: columns.u64("sum_fs")?,
     };
     guard(|| {
-        let queries: Vec<table::Query> = serde_json::from_slice(queries)
-            .map_err(|e| engine::error::Error::input("queries", e.to_string()))?;
+        let queries: Vec<table::Query> =
+            serde_json::from_slice(queries).map_err(|e| engine::error::Error::input("queries", e.to_string()))?;
         Ok(table::query(&rows, &queries))
     })
 }

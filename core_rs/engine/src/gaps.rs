@@ -46,7 +46,8 @@ mod tests {
         let mut gaps = LongestGaps::default();
         let mut each: Vec<u64> = Vec::new();
         for _ in 0..300 {
-            let line = Line { base: i128::from(dice.below(90)) * 1_000_000, slope: i128::from(dice.below(3)) * 1_000_000 };
+            let line =
+                Line { base: i128::from(dice.below(90)) * 1_000_000, slope: i128::from(dice.below(3)) * 1_000_000 };
             let n = 1 + dice.below(5);
             gaps.add_steps(line, 2, 2 + n, each.len() as u64);
             each.extend((2..2 + n).map(|i| ns_from_fs(line.base + line.slope * i128::from(i))));

@@ -27,7 +27,8 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         let p0 = u64::from(M0) * u64::from(counter[0]);
         let p1 = u64::from(M1) * u64::from(counter[2]);
-        counter = [(p1 >> 32) as u32 ^ counter[1] ^ key[0], p1 as u32, (p0 >> 32) as u32 ^ counter[3] ^ key[1], p0 as u32];
+        counter =
+            [(p1 >> 32) as u32 ^ counter[1] ^ key[0], p1 as u32, (p0 >> 32) as u32 ^ counter[3] ^ key[1], p0 as u32];
         key = [key[0].wrapping_add(W0), key[1].wrapping_add(W1)];
     }
     counter
@@ -124,7 +125,12 @@ mod tests {
         let first = |s, p, a, b| Stream::new(s, p, a, b).next_u64();
         let base = first(1, Purpose::Arrivals, 0, 0);
         assert_eq!(base, first(1, Purpose::Arrivals, 0, 0));
-        for other in [first(2, Purpose::Arrivals, 0, 0), first(1, Purpose::InputLength, 0, 0), first(1, Purpose::Arrivals, 1, 0), first(1, Purpose::Arrivals, 0, 1)] {
+        for other in [
+            first(2, Purpose::Arrivals, 0, 0),
+            first(1, Purpose::InputLength, 0, 0),
+            first(1, Purpose::Arrivals, 1, 0),
+            first(1, Purpose::Arrivals, 0, 1),
+        ] {
             assert_ne!(base, other);
         }
     }

@@ -58,9 +58,17 @@ impl Router {
                 });
                 let ends = ends.collect();
                 let targets = class.targets.iter().map(|t| {
-                    let ranges: Vec<(u32, u32)> =
-                        t.deployments.iter().map(|&d| (first_replica[d], spec.deployments[d].n_replicas as u32)).collect();
-                    Target { n_replicas: ranges.iter().map(|r| r.1).sum(), ranges, deployments: t.deployments.clone(), turn: 0 }
+                    let ranges: Vec<(u32, u32)> = t
+                        .deployments
+                        .iter()
+                        .map(|&d| (first_replica[d], spec.deployments[d].n_replicas as u32))
+                        .collect();
+                    Target {
+                        n_replicas: ranges.iter().map(|r| r.1).sum(),
+                        ranges,
+                        deployments: t.deployments.clone(),
+                        turn: 0,
+                    }
                 });
                 (ends, targets.collect())
             })

@@ -7,9 +7,9 @@ mod profile;
 
 use serde::Deserialize;
 
-use crate::table::{Column, Table};
 use crate::error::{Error, Result};
 use crate::rng::{Purpose, Stream};
+use crate::table::{Column, Table};
 
 pub use profile::{profile, LengthRun, OrderSpec, ProfileSpec};
 

@@ -233,7 +233,9 @@ mod tests {
 
     #[test]
     fn a_run_equals_its_steps() {
-        for (base, slope, from, to, weight) in [(7_123_456, 0, 0, 5, 3), (9_000_000, 1_234, 3, 90, 2), (123_456_789_012, 9_876_543, 5, 9_000, 7)] {
+        for (base, slope, from, to, weight) in
+            [(7_123_456, 0, 0, 5, 3), (9_000_000, 1_234, 3, 90, 2), (123_456_789_012, 9_876_543, 5, 9_000, 7)]
+        {
             let line = Line { base, slope };
             let (mut run, mut steps) = (Sketch::default(), Sketch::default());
             run.add_run(line, from, to, weight);
