@@ -68,8 +68,9 @@ def summarise(run: VariantRun, finance: Mapping[str, Fact]) -> VariantSummary:
     for name, pool in tree["pools"].items():
         words = [each["pools"][name]["bottleneck"] for each in trees]
         pool["bottleneck"] = max(words, key=lambda word: (words.count(word), -words.index(word)))
-    notices = [notice for seed in run.seeds for notice in seed.traffic.notices]
-    notices = list(dict.fromkeys([*run.scenario.notices, *run.fleet.notices, *notices, *_owned(run.fleet)]))
+    # A notice about a class differs from seed to seed in its counts alone: the first seed's stands for all.
+    drawn = {(n.code, n.message.split(":")[0]): n for seed in reversed(run.seeds) for n in seed.traffic.notices}
+    notices = list(dict.fromkeys([*run.scenario.notices, *run.fleet.notices, *drawn.values(), *_owned(run.fleet)]))
     tree["notices"] = [{"code": notice.code, "message": notice.message} for notice in notices]
     for name, sign in (("low", -1), ("high", 1)):
         ends = (intervals.end(sign), intervals.end(sign, times=len(trees)), intervals.first_of_several)
