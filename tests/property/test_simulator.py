@@ -173,11 +173,12 @@ def storms(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
         "chunk_tokens": draw(st.sampled_from([2, 7, 32])),
         "window": draw(st.sampled_from([None, 6, 20])),
         "memory_bytes_per_s": draw(st.sampled_from([7e8, 1e9, 1.3e9])),
-        "layout": draw(st.sampled_from([{}, {"dp": 2}])),
+        "layout": draw(st.sampled_from([{}, {"dp": 2}, {"dp": 4}])),
     }
     spec = toy(**chosen)
     longest = core.plan(spec)["max_sequence_tokens"]
-    n_in, n_out = st.integers(1, max(longest // 8, 1)), st.integers(max(longest // 4, 1), max(3 * longest // 4, 1))
+    n_in = st.integers(1, max(longest // draw(st.sampled_from([2, 8])), 1))
+    n_out = st.integers(max(longest // 4, 1), max(3 * longest // 4, 1))
     gaps = draw(st.lists(st.sampled_from([0, 0, MS, 13 * MS, 90 * MS]), min_size=8, max_size=30))
     times = [sum(gaps[: at + 1]) for at in range(len(gaps))]
     rows = [(now, 0, draw(n_in), draw(n_out)) for now in times]
@@ -218,6 +219,37 @@ def test_jumps_and_steps_agree_in_a_storm_of_preemptions(scenario: tuple[dict[st
     note(check(*scenario))
 
 
+@settings(quick, max_examples=100)
+@given(st.one_of(scenarios(), storms()), st.data())
+def test_jumps_and_steps_agree_at_the_edges(
+    scenario: tuple[dict[str, Any], list[Request]], data: st.DataObject
+) -> None:
+    """Arrivals, the span, windows, the end and limits that fall on the very nanosecond of a token."""
+    spec, rows = scenario
+    before = Simulation(spec, rows).run()
+    moments = sorted({ns for seq in before.rows for ns in seq.times})
+    if not moments:
+        return
+    moment = st.sampled_from(moments)
+    arrival = st.tuples(moment, st.sampled_from(range(len(spec["classes"]))), st.integers(1, 20), st.integers(1, 20))
+    rows = sorted(rows + data.draw(st.lists(arrival, max_size=4)), key=lambda row: row[0])
+    length = max(data.draw(moment), rows[-1][0])
+    values = [(metric, ns) for (_, _, metric), each in before.values.items() for ns in each] or [(0, 0)]
+    reached = st.tuples(st.sampled_from(values), st.sampled_from([0, -1]))
+    limits = [
+        {"metric": METRICS[metric], "limit_ns": max(ns + less, 0)}
+        for (metric, ns), less in data.draw(st.lists(reached, max_size=2))
+    ]
+    fields = {
+        "classes": [klass | {"limits": limits} for klass in spec["classes"]],
+        "length_ns": length,
+        "warmup_ns": min(data.draw(moment), length),
+        "drain_ns": max(data.draw(moment) - length, 0),
+        "window_ns": max(data.draw(moment), MS),
+    }
+    check(spec | fields, rows)
+
+
 def test_a_long_batch_agrees() -> None:
     """Thousands of gaps, so that sketches turn to buckets; a window of 300 tokens fills on the way."""
     spec = toy(window=300, blocks=600)
@@ -234,3 +266,14 @@ def test_the_oracle_sees_what_it_should() -> None:
     # Eight sequences compute at first; as they grow, reading their cache takes over.
     oracle = check(cell(toy(memory_bytes_per_s=1e9)), [(0, 0, 10, 400)] * 8)
     assert oracle.replicas[0].n_pieces_ended >= 1
+
+
+def test_cases_that_chance_seldom_meets() -> None:
+    # The first request ends before its window fills, and its place in the books goes to one that waits, while the
+    # second, one step of 250 tokens long, is under way.
+    check(cell(toy(window=48, max_batch=1)), [(0, 0, 1, 10), (0, 0, 250, 80), (100 * MS, 0, 1, 1)])
+    # Blocks run out while two prompts are under way in two attention groups: the younger one goes.
+    spec = toy(blocks=18, block_tokens=4, chunk_tokens=6, layout={"dp": 2})
+    oracle = check(cell(spec), [(0, 0, 4, 30), (0, 0, 30, 5), (0, 0, 30, 5)])
+    assert oracle.windows[0, 0]["preemptions"] >= 1
+    assert oracle.rows[1].times[0] < oracle.rows[2].times[0]
