@@ -15,6 +15,9 @@ pub enum Purpose {
     RouteShare = 6,
     RouterChoice = 7,
     Profile = 8,
+    Turns = 9,
+    Pause = 10,
+    Prefix = 11,
 }
 
 const M0: u32 = 0xD251_1F53;

@@ -8,7 +8,8 @@
 
 use serde::Deserialize;
 
-use super::{fits, Column, Table, MAX_REDRAWS, MAX_REQUESTS};
+use super::lengths::fits;
+use super::{Column, Table, MAX_REDRAWS, MAX_REQUESTS};
 use crate::error::{Error, Result};
 use crate::rng::{Purpose, Stream};
 
@@ -160,7 +161,7 @@ fn one(spec: &ProfileSpec, copy: u64) -> Vec<Row> {
     let arrivals = times.iter().zip(&sizes).flat_map(|(time, size)| std::iter::repeat_n(*time, *size as usize));
     for (arrival, mut pair) in arrivals.zip(pairs.iter().copied()) {
         let mut redraws = 0;
-        while !fits(pair.0, pair.1, spec.context_tokens) && redraws < MAX_REDRAWS {
+        while !fits(pair.0.into(), pair.1, spec.context_tokens) && redraws < MAX_REDRAWS {
             pair = pairs[redrawing.below(pairs.len() as u64) as usize];
             redraws += 1;
         }

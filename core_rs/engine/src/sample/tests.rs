@@ -1,7 +1,16 @@
 use super::*;
 
 fn arrival_spec(law: Law, burstiness: Option<f64>) -> ArrivalSpec {
-    ArrivalSpec { seed: 7, key: 1, law, rate_req_per_s: 40.0, burstiness, length_ns: 3_600_000_000_000 }
+    ArrivalSpec {
+        seed: 7,
+        key: 1,
+        law,
+        rate_req_per_s: 40.0,
+        burstiness,
+        burst: None,
+        shape: None,
+        length_ns: 3_600_000_000_000,
+    }
 }
 
 fn mean_and_cv(values: &[f64]) -> (f64, f64) {
