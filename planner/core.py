@@ -7,7 +7,7 @@ the interpreter lock away.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,16 @@ from planner.errors import CoreError, Fault, Infeasible, PlannerError
 if TYPE_CHECKING:
     import polars as pl
 
-METRICS = ("ttft", "tpot", "itl", "e2e", "queue")
+METRICS = ("ttft", "tpot", "itl", "e2e", "queue", "task")
 """Latency metrics, in the order of the core's `metric_ix`."""
-FATES = ("completed", "rejected", "unfinished")
+FATES = ("completed", "rejected", "unfinished", "timed_out", "cancelled")
 """How a request ends, in the order of the core's `fate`."""
 
 SLICE_EVENTS = 100_000
 """Events of one slice: about 30 ms, so that Ctrl-C and progress are prompt and the slicing costs nothing."""
+
+FEED_ROWS = 100_000
+"""Requests handed to the core at a time; those it is done with are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class SimTables:
     sketches: pl.DataFrame
     requests: pl.DataFrame | None
     n_events: int
+    timeline: pl.DataFrame | None = None
 
 
 class Cancelled(Exception):
@@ -132,15 +136,19 @@ def quantiles(sketches: pl.DataFrame, queries: Sequence[Query]) -> list[float | 
 
 def simulate(
     spec: Mapping[str, object],
-    requests: pl.DataFrame,
+    requests: pl.DataFrame | Iterable[pl.DataFrame],
     *,
     progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> SimTables:
     """Simulate one cell to its end.
 
-    `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32. `progress` is
-    told the simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before each.
+    `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32; optional are
+    session UInt64 (whose request it is) and, for chains, after_row UInt64 (the row that it follows, 2^64 - 1 for none)
+    with delay_ns UInt64 (how long after its end it is sent). Several frames in a row stand for one; each is handed over
+    when the one before is used up, so that memory does not grow with their number (chains are handed over whole).
+    `progress` is told the simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before
+    each.
 
     Raises:
         Cancelled: `is_cancelled` said so.
@@ -149,16 +157,12 @@ def simulate(
     """
     try:
         sim = _core.Sim(_json(spec))
-        sim.feed(requests)
+        for frame in _slices(requests):
+            sim.feed(frame)
+            if "after_row" not in frame.columns:
+                _advance(sim, progress, is_cancelled)
         sim.end_of_requests()
-        while True:
-            if is_cancelled():
-                raise Cancelled
-            now_ns, n_events, is_done = sim.advance(SLICE_EVENTS)
-            if progress is not None:
-                progress(now_ns, n_events)
-            if is_done:
-                break
+        n_events = _advance(sim, progress, is_cancelled)
         return SimTables(
             classes=_frame(sim.take("classes")),
             class_windows=_frame(sim.take("class_windows")),
@@ -167,9 +171,36 @@ def simulate(
             sketches=_frame(sim.take("sketches")),
             requests=_frame(sim.take("requests")) if spec.get("keep_requests") else None,
             n_events=n_events,
+            timeline=_frame(sim.take("timeline")) if spec.get("timeline_rows") else None,
         )
     except _core.EngineError as error:
         raise _translate(error) from None
+
+
+def _slices(requests: pl.DataFrame | Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    import polars as pl
+
+    for frame in [requests] if isinstance(requests, pl.DataFrame) else requests:
+        if "after_row" in frame.columns:
+            yield frame
+        else:
+            yield from frame.iter_slices(FEED_ROWS)
+
+
+def _advance(
+    sim: _core.Sim, progress: Callable[[int, int], None] | None, is_cancelled: Callable[[], bool]
+) -> int:
+    """Go on until the simulation is done or waits for requests; the events so far."""
+    before = -SLICE_EVENTS
+    while True:
+        if is_cancelled():
+            raise Cancelled
+        now_ns, n_events, is_done = sim.advance(SLICE_EVENTS)
+        if progress is not None:
+            progress(now_ns, n_events)
+        if is_done or n_events - before < SLICE_EVENTS:
+            return n_events
+        before = n_events
 
 
 def build_info() -> dict[str, str]:

@@ -176,7 +176,20 @@ def cell(
     } | fields
 
 
-def requests(rows: list[tuple[int, int, int, int]]) -> pl.DataFrame:
-    """A request frame of (arrival in ns, class, prompt tokens, answer tokens)."""
+def requests(
+    rows: list[tuple[int, int, int, int]],
+    links: list[tuple[int | None, int]] | None = None,
+    sessions: list[int] | None = None,
+) -> pl.DataFrame:
+    """A request frame of (arrival in ns, class, prompt tokens, answer tokens), and whom each follows after how long."""
     schema = {"arrival_ns": pl.UInt64, "class_ix": pl.UInt16, "input_tokens": pl.UInt32, "output_tokens": pl.UInt32}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    if links is not None:
+        after = [2**64 - 1 if row is None else row for row, _ in links]
+        frame = frame.with_columns(
+            pl.Series("after_row", after, dtype=pl.UInt64),
+            pl.Series("delay_ns", [delay for _, delay in links], dtype=pl.UInt64),
+        )
+    if sessions is not None:
+        frame = frame.with_columns(pl.Series("session", sessions, dtype=pl.UInt64))
+    return frame

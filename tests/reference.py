@@ -7,98 +7,325 @@ one step and one request at a time, without sums in closed form.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from planner import core
+from tests.reference_operation import Operation
 from tests.reference_replica import FS_PER_NS, Replica, Seq
+from tests.reference_router import Router
 
 METRICS = core.METRICS
+TIMES_OUT, IS_CANCELLED, IS_DELIVERED, IS_SENT_AGAIN, IS_SENT = range(4, 9)
+"""What is set for one instant happens in this order, after what `Operation` sets."""
+
+Request = tuple[int, int, int, int]
 
 
 class Simulation:
-    """A cell: `run()` it, then read `rows`, `counts`, `windows`, `span` and `values`."""
+    """A cell: `run()` it, then read `rows`, `counts`, `windows`, `span` and `values`.
 
-    def __init__(self, spec: dict[str, Any], requests: list[tuple[int, int, int, int]]) -> None:
+    `links` has for each request the row that it follows (or None) and how long after its end it is sent; `sessions`
+    whose request it is.
+    """
+
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        requests: list[Request],
+        links: list[tuple[int | None, int]] | None = None,
+        sessions: list[int] | None = None,
+    ) -> None:
         self.spec = spec
         self.warmup, self.length, self.width = spec["warmup_ns"], spec["length_ns"], spec["window_ns"]
         self.plans = [core.plan(placed["deployment"]) for placed in spec["deployments"]]
         owners = [ix for ix, placed in enumerate(spec["deployments"]) for _ in range(placed["n_replicas"])]
         self.replicas = [Replica(self, number, ix) for number, ix in enumerate(owners)]
-        self.rows = [
-            Seq(row, klass, arrival, n_in, n_out, self.warmup <= arrival < self.length, target=n_in)
-            for row, (arrival, klass, n_in, n_out) in enumerate(requests)
-        ]
+        self.requests, self.is_chained = requests, links is not None
+        self.links = links or [(None, 0)] * len(requests)
+        self.heads = list(range(len(requests)))
+        for row, (after, _) in enumerate(self.links):
+            self.heads[row] = row if after is None else self.heads[after]
+        self.sessions = sessions or (self.heads if links else None)
+        self.coming = [row for row, (after, _) in enumerate(self.links) if after is None]
+        self.agenda: list[tuple[int, int, tuple[int, ...], Callable[[int], None]]] = []
+        self.rows: dict[int, Seq] = {}  # of each request that was sent, its last sending
+        self.live: list[Seq] = []
+        self.n_to_send = 0
+        self.link_free_ns = 0
+        self.n_sent = 0
+        self.admissions = 0
         self.counts: dict[int, Counter[str]] = {k: Counter() for k in range(len(spec["classes"]))}
         self.class_windows: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
         self.windows: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
         self.span: dict[int, Counter[str]] = defaultdict(Counter)
         self.values: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         self.sums_fs: Counter[tuple[int, int, int]] = Counter()
-        self.turns: Counter[tuple[int, int]] = Counter()
-        self.chosen: list[int] = [0] * len(self.replicas)
-        self.outstanding: list[int] = [0] * len(self.replicas)
+        self.most_live = 0
+        self.router = Router(self)
+        self.operation = Operation(self)
 
     def run(self) -> Simulation:
-        coming = list(self.rows)
-        deadline = self.length + self.spec["drain_ns"]
+        deadline, now = self.length + self.spec["drain_ns"], 0
         while True:
-            stirring = [r.next_ns for r in self.replicas if r.next_ns is not None]
-            now = min(stirring + [seq.arrival for seq in coming[:1]], default=None)
-            if now is None or now > deadline:
+            self.agenda.sort(key=lambda event: event[:3])
+            dues = [due for r in self.replicas if (due := r.due()) is not None]
+            arrivals = [self.requests[row][0] for row in self.coming[:1]]
+            first = min(dues + arrivals + [event[0] for event in self.agenda[:1]], default=None)
+            is_idle = not (self.coming or self.live or self.n_to_send)
+            if first is None or first > deadline or (is_idle and first > self.length):
                 break
-            while coming and coming[0].arrival == now:
-                self.arrive(coming.pop(0))
-            for replica in self.replicas:
-                if replica.next_ns == now or (replica.next_ns is None and replica.waiting):
-                    replica.boundary(now)
-        for seq in self.rows:
-            if seq.fate == 2:
+            now = first
+            if self.agenda and self.agenda[0][0] == now:
+                self.agenda.pop(0)[3](now)
+            elif arrivals == [now]:
+                self.send(self.coming.pop(0), now)
+            else:
+                replica = next(r for r in self.replicas if r.due() == now)
+                replica.boundary(now)
+                self.hand_over(replica, now)
+        for seq in self.live:
+            if seq.leaving is None:
                 self.count(seq, "unfinished")
+        self.operation.finish()
         return self
 
-    def arrive(self, seq: Seq) -> None:
-        self.count(seq, "offered")
+    def set(self, at: int, rank: int, numbers: tuple[int, ...], what: Callable[[int], None]) -> None:
+        self.agenda.append((at, rank, numbers, what))
+
+    def is_up(self, replica: Replica) -> bool:
+        return self.operation.reasons[replica.number] == 0
+
+    def admit(self, seq: Seq) -> None:
+        self.admissions += 1
+        seq.admission = self.admissions
+
+    # Clients
+
+    def send(self, row: int, now: int) -> None:
+        _, klass, n_in, n_out = self.requests[row]
+        session = self.sessions[row] if self.sessions else None
+        seq = Seq(row, klass, now, n_in, n_out, self.warmup <= now < self.length, session, target=n_in)
+        self.rows[row] = seq
+        self.count(seq, "offered", at=now)
         self.count(seq, "input_tokens", seq.input)
         self.count(seq, "output_tokens", seq.output)
-        self.class_windows[seq.klass, seq.arrival // self.width]["offered"] += 1
-        replica = self.replicas[self.route(seq)]
-        seq.replica = replica.number
-        held_at_end = seq.input + seq.output - 1
-        if held_at_end > replica.plan["max_sequence_tokens"]:
-            seq.fate = core.FATES.index("rejected")
-            self.count(seq, "rejected")
-            self.class_windows[seq.klass, seq.arrival // self.width]["rejected"] += 1
-            return
-        self.outstanding[replica.number] += seq.input
-        seq.window_blocks = replica.blocks_for(held_at_end) - replica.blocks(held_at_end)
-        replica.waiting.append(seq)
+        self.begin(seq)
+        self.dispatch(seq, now)
 
-    def route(self, seq: Seq) -> int:
-        targets = self.spec["classes"][seq.klass]["targets"]
-        at = 0
-        if len(targets) > 1:
-            draw, end = uniform(self.spec["seed"], ROUTE_SHARE, seq.klass, seq.row), 0.0
-            at = len(targets) - 1
-            for ix, target in enumerate(targets):
-                end += target["share"]
-                if draw < end:
-                    at = ix
-                    break
-        among = [r.number for d in targets[at]["deployments"] for r in self.replicas if r.deployment_ix == d]
-        if self.spec["router"] == "round-robin":
-            turn = self.turns[seq.klass, at]
-            self.turns[seq.klass, at] += 1
-            return among[turn % len(among)]
-        best = min(among, key=lambda number: (self.outstanding[number], self.chosen[number], number))
-        self.chosen[best] = max(self.chosen) + 1
-        return best
+    def begin(self, seq: Seq) -> None:
+        self.n_sent += 1
+        self.live.append(seq)
+        self.most_live = max(self.most_live, sum(other.leaving is None for other in self.live))
+        after = self.spec["classes"][seq.klass].get("cancel_after_ns")
+        if after is not None:
+
+            def cancel(now: int) -> None:
+                if seq.leaving is None and seq in self.live:
+                    self.give_up(seq, now, "cancelled")
+
+            self.set(seq.arrival + after, IS_CANCELLED, (seq.row, self.n_sent), cancel)
+
+    def dispatch(self, seq: Seq, now: int) -> None:
+        replica = self.router.choose(seq)
+        seq.replica = replica
+        if replica is None:
+            self.live.remove(seq)
+            self.turn_away(seq, now)
+            return
+        held_at_end = seq.input + (0 if replica.role == "prefill" else seq.output - 1)
+        targets = self.spec["deployments"][replica.deployment_ix].get("decode_targets", [])
+        decode_tokens = [self.plans[d]["max_sequence_tokens"] for d in targets]
+        if held_at_end > replica.plan["max_sequence_tokens"] or seq.input + seq.output - 1 > min(
+            decode_tokens, default=10**18
+        ):
+            self.router.ended(seq, replica)
+            self.live.remove(seq)
+            self.fail(seq, now, "rejected")
+            return
+        seq.window_blocks = replica.blocks_for(held_at_end) - replica.blocks(held_at_end)
+        timeout = self.spec["classes"][seq.klass].get("timeout_ns")
+        if timeout is not None:
+
+            def give_up(now: int) -> None:
+                if seq.leaving is not None or seq not in self.live or seq.times:
+                    return
+                wait = self.wait_ns(seq)
+                if wait is None:
+                    self.give_up(seq, now, "timed_out")
+                else:
+                    self.part(seq, now, "again")
+                    self.try_again(seq, now, wait, 1)
+
+            self.set(now + timeout, TIMES_OUT, (seq.row, self.n_sent), give_up)
+        replica.waiting.append(seq)
+        replica.stir(now)
+
+    def give_up(self, seq: Seq, now: int, fate: str) -> None:
+        if seq.replica is None:
+            self.live.remove(seq)
+            self.fail(seq, now, fate)
+            return
+        seq.fate = core.FATES.index(fate)
+        self.count(seq, fate, at=now)
+        self.part(seq, now, fate)
+        self.break_chain(seq, now)
+
+    def part(self, seq: Seq, now: int, why: str) -> None:
+        assert seq.replica is not None
+        seq.leaving = why
+        self.router.ended(seq, seq.replica)
+        seq.replica.withdraw(seq, now)
+        self.release_source(seq, now)
+
+    def forget(self, seq: Seq) -> None:
+        self.live.remove(seq)
+
+    def turn_away(self, seq: Seq, now: int) -> None:
+        wait = self.wait_ns(seq)
+        if wait is None:
+            self.fail(seq, now, "rejected")
+        else:
+            self.try_again(seq, now, wait, 1)
+
+    def wait_ns(self, seq: Seq) -> int | None:
+        retries = self.spec["classes"][seq.klass].get("retries")
+        if retries is None or seq.attempt >= retries["n"]:
+            return None
+        wait = float(retries["backoff_ns"])
+        for _ in range(seq.attempt):
+            wait *= retries.get("factor", 1.0)
+        return int(wait)
+
+    def try_again(self, old: Seq, now: int, wait: int, attempts: int) -> None:
+        seq = Seq(old.row, old.klass, old.arrival, old.input, old.output, old.in_span, old.session, target=old.input)
+        seq.attempt = old.attempt + attempts
+        seq.start, seq.first, seq.gaps, seq.computed = old.start, old.first, list(old.gaps), old.computed
+        self.rows[seq.row] = seq
+        self.begin(seq)
+        self.count(seq, "retried", at=now)
+
+        def send(now: int) -> None:
+            if seq.leaving is None and seq in self.live:
+                self.dispatch(seq, now)
+
+        self.set(now + wait, IS_SENT_AGAIN, (seq.row, self.n_sent), send)
+
+    def fail(self, seq: Seq, now: int, fate: str) -> None:
+        seq.fate = core.FATES.index(fate)
+        self.count(seq, fate, at=now)
+        self.break_chain(seq, now)
+
+    def lose(self, seq: Seq, now: int) -> None:
+        self.count(seq, "lost", at=now)
+        if self.spec.get("lost_are_rejected", False):
+            self.turn_away(seq, now)
+        else:
+            self.try_again(seq, now, 0, 0)
+
+    # Chains
+
+    def followers(self, row: int) -> list[int]:
+        return [other for other, (after, _) in enumerate(self.links) if after == row]
+
+    def follow(self, row: int, now: int) -> None:
+        for other in self.followers(row):
+            at = now + self.links[other][1]
+            if at <= self.length:
+                self.n_to_send += 1
+                self.set(at, IS_SENT, (other,), lambda t, other=other: self.send_next(other, t))
+
+    def send_next(self, row: int, now: int) -> None:
+        self.n_to_send -= 1
+        self.send(row, now)
+
+    def break_chain(self, seq: Seq, now: int) -> None:
+        if self.spec["classes"][seq.klass].get("chains_go_on", False):
+            self.follow(seq.row, now)
+            return
+        if now > self.length:
+            return
+        self.cancel_rest(seq, now)
+
+    def cancel_rest(self, seq: Seq, now: int) -> None:
+        for row in self.followers(seq.row):
+            _, klass, n_in, n_out = self.requests[row]
+            rest = Seq(row, klass, now, n_in, n_out, self.warmup <= now < self.length)
+            self.rows[row] = rest
+            rest.fate = core.FATES.index("cancelled")
+            self.count(rest, "offered", at=now)
+            self.count(rest, "input_tokens", n_in)
+            self.count(rest, "output_tokens", n_out)
+            self.count(rest, "cancelled", at=now)
+            self.cancel_rest(rest, now)
+
+    def note_task(self, seq: Seq, pool: int, now: int) -> None:
+        head = self.heads[seq.row]
+        mine = [row for row, other in enumerate(self.heads) if other == head]
+        is_done = all(row in self.rows and self.rows[row].fate == 0 for row in mine)
+        is_task = not self.spec["classes"][seq.klass].get("chains_go_on", False)
+        begin = self.rows[head].arrival
+        if self.is_chained and is_done and is_task and self.warmup <= begin < self.length:
+            key = (seq.klass, pool, METRICS.index("task"))
+            self.values[key].append(now - begin)
+            self.sums_fs[key] += (now - begin) * FS_PER_NS
+
+    # Handing over
+
+    def hand_over(self, replica: Replica, now: int) -> None:
+        handed, replica.handed = replica.handed, []
+        for seq in handed:
+            self.router.ended(seq, replica)
+            seq.source = replica
+            targets = self.spec["deployments"][replica.deployment_ix]["decode_targets"]
+            chosen = self.router.choose_decode(seq, targets)
+            if chosen is None:
+                self.release_source(seq, now)
+                self.live.remove(seq)
+                self.lose(seq, now)
+                continue
+            seq.replica = chosen
+            held_at_end = seq.input + seq.output - 1
+            seq.window_blocks = chosen.blocks_for(held_at_end) - chosen.blocks(held_at_end)
+            chosen.incoming.append(seq)
+            chosen.stir(now)
+        moved, replica.moved = replica.moved, []
+        for seq in moved:
+            assert seq.source is not None
+            deliver_ns = now
+            link = self.spec.get("link")
+            if link is not None:
+                n_bytes = float(seq.target) * self.plans[seq.source.deployment_ix]["kv_bytes_per_token"]
+                takes = int(n_bytes / link["bytes_per_s"] * 1e9 + 0.5)
+                self.link_free_ns = max(self.link_free_ns, now) + takes
+                deliver_ns = self.link_free_ns + link.get("latency_ns", 0)
+
+            def deliver(t: int, seq: Seq = seq) -> None:
+                if seq.leaving is None and seq in self.live:
+                    assert seq.replica is not None
+                    seq.replica.moving.remove(seq)
+                    seq.replica.ready.append(seq)
+                    seq.replica.stir(t)
+                    self.release_source(seq, t)
+
+            self.set(deliver_ns, IS_DELIVERED, (seq.row, seq.admission), deliver)
+
+    def release_source(self, seq: Seq, now: int) -> None:
+        if seq.source is not None:
+            seq.source.released.append(seq)
+            seq.source.stir(now)
+            seq.source = None
+
+    # Counting
 
     def complete(self, seq: Seq, replica: Replica, now: int) -> None:
         assert seq.start is not None
+        assert seq.first is not None
         seq.fate = 0
-        self.outstanding[replica.number] -= seq.input
-        first, gaps = seq.times[0], seq.output - 1
+        self.router.ended(seq, replica)
+        self.forget(seq)
+        first, gaps = seq.first, seq.output - 1
         reached = {
             "ttft": Fraction(first - seq.arrival),
             "tpot": Fraction(now - first, gaps) if gaps else Fraction(0),
@@ -115,8 +342,12 @@ class Simulation:
         self.add_value(seq, replica.pool, "e2e", now - seq.arrival)
         if gaps:
             self.add_value(seq, replica.pool, "tpot", (2 * (now - first) + gaps) // (2 * gaps))
+        self.note_task(seq, replica.pool, now)
+        self.follow(seq.row, now)
 
-    def count(self, seq: Seq, what: str, n: int = 1) -> None:
+    def count(self, seq: Seq, what: str, n: int = 1, *, at: int | None = None) -> None:
+        if at is not None:
+            self.class_windows[seq.klass, at // self.width][what] += n
         self.counts[seq.klass][what] += n
         self.counts[seq.klass]["span_" + what] += n * seq.in_span
 
@@ -133,33 +364,12 @@ class Simulation:
             self.span[ix].update(amounts)
         if "preemptions" in amounts:
             return
+        self.add_time(ix, "busy_ns", begin, end)
+
+    def add_time(self, ix: int, what: str, begin: int, end: int) -> None:
         at = begin
         while at < end:
             edge = min(end, (at // self.width + 1) * self.width)
-            self.windows[ix, at // self.width]["busy_ns"] += edge - at
+            self.windows[ix, at // self.width][what] += edge - at
             at = edge
-        self.span[ix]["busy_ns"] += max(min(end, self.length) - max(begin, self.warmup), 0)
-
-
-ROUTE_SHARE = 6
-MASK32, MASK64 = 2**32 - 1, 2**64 - 1
-
-
-def mix(z: int) -> int:
-    """SplitMix64's finaliser."""
-    z = (z + 0x9E3779B97F4A7C15) & MASK64
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK64
-    return z ^ (z >> 31)
-
-
-def uniform(seed: int, purpose: int, a: int, b: int) -> float:
-    """The first draw of a stream of the core: Philox-4x32-10, 52 bits, in (0, 1)."""
-    k = mix(mix(seed) ^ mix(purpose))
-    lane = mix((mix(k ^ a) + b) & MASK64)
-    c, key = [0, 0, lane & MASK32, lane >> 32], [k & MASK32, k >> 32]
-    for _ in range(10):
-        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(p1 >> 32) ^ c[1] ^ key[0], p1 & MASK32, (p0 >> 32) ^ c[3] ^ key[1], p0 & MASK32]
-        key = [(key[0] + 0x9E3779B9) & MASK32, (key[1] + 0xBB67AE85) & MASK32]
-    return (((c[0] | c[1] << 32) >> 12) + 0.5) / 2**52
+        self.span[ix][what] += max(min(end, self.length) - max(begin, self.warmup), 0)

@@ -45,9 +45,9 @@ def cost_of(deployment: str, load: tuple[int, int, int, int], chunks: tuple[tupl
     return line
 
 
-@dataclass
+@dataclass(eq=False)
 class Seq:
-    """A request."""
+    """A request, or one sending of it: a retry is another."""
 
     row: int
     klass: int
@@ -55,9 +55,16 @@ class Seq:
     input: int
     output: int
     in_span: bool
-    replica: int = -1
+    session: int | None = None
+    attempt: int = 0
     fate: int = 2
+    replica: Replica | None = None  # where it was sent
+    source: Replica | None = None  # the prefill replica that still holds its prompt
+    source_blocks: int = 0
+    leaving: str | int | None = None  # its client has gone: "again", or its fate
+    is_newcomer: bool = False  # was handed over and has no token from here yet
     start: int | None = None
+    first: int | None = None  # its first token, in whatever attempt
     times: list[int] = field(default_factory=list)  # when each of its tokens came
     gaps: list[int] = field(default_factory=list)
     kv: int = 0  # tokens held, while decoding
@@ -65,6 +72,7 @@ class Seq:
     prefilled: int = 0
     computed: int = 0  # prompt tokens that were ever computed
     window_blocks: int = 0
+    admission: int = 0
 
 
 class Replica:
@@ -82,13 +90,33 @@ class Replica:
         self.sliding = spec["model"].get("sliding")
         self.plan = sim.plans[deployment_ix]
         self.free = self.plan["kv_blocks"]
+        self.role = placed.get("role", "mixed")
         self.waiting: list[Seq] = []
+        self.incoming: list[Seq] = []  # handed over, without blocks yet
+        self.moving: list[Seq] = []  # with blocks, on their way
+        self.ready: list[Seq] = []  # arrived
+        self.held: list[Seq] = []  # prefill: handed over, blocks still here
+        self.released: list[Seq] = []  # of those, the ones that have arrived elsewhere
+        self.leaving: list[Seq] = []
+        self.handed: list[Seq] = []  # of this boundary
+        self.moved: list[Seq] = []
+        self.stirred_ns: int | None = None  # an idle replica has something to look at
         self.running: list[Seq] = []
         self.next_ns: int | None = None  # when the step under way ends
         self.chunks: list[tuple[Seq, int]] = []  # of the step under way, or of the last one
         self.anchor, self.line, self.step = 0, {}, 0  # the step under way is step `step` of `line` from `anchor`
         self.is_changed = True
         self.n_pieces_ended = 0
+
+    def stir(self, now: int) -> None:
+        if self.next_ns is None:
+            self.stirred_ns = now
+
+    def due(self) -> int | None:
+        return self.stirred_ns if self.next_ns is None else self.next_ns
+
+    def n_running(self) -> int:
+        return len(self.running) + len(self.moving) + len(self.ready)
 
     def decoding(self) -> list[Seq]:
         return [s for s in self.running if s.prefilled == s.target]
@@ -112,10 +140,15 @@ class Replica:
     def boundary(self, now: int) -> None:
         """A step ends at `now`, or an idle replica finds requests waiting; form the next step."""
         had_chunks = bool(self.chunks)
+        self.stirred_ns = None
         self.is_changed = self.next_ns is None or had_chunks
         if self.next_ns is not None:
             self.end_step(now)
+        self.let_go()
+        self.take_over()
         is_preempted = self.preempt(now)
+        if not is_preempted:
+            self.let_in()
         self.fill(now, is_preempted)
         if not self.decoding() and not self.chunks:
             self.next_ns = None
@@ -147,7 +180,11 @@ class Replica:
             if seq.kv % self.serving["block_tokens"] == 0:
                 self.free -= 1
             seq.kv += 1
-            self.give_token(seq, now, rounded(duration), duration)
+            if seq.is_newcomer:
+                seq.is_newcomer = False
+                self.give_token(seq, now, now - seq.times[-1], (now - seq.times[-1]) * FS_PER_NS)
+            else:
+                self.give_token(seq, now, rounded(duration), duration)
         for seq, tokens in self.chunks:
             seq.prefilled += tokens
             seq.computed = max(seq.computed, min(seq.prefilled, seq.input))
@@ -162,24 +199,85 @@ class Replica:
         if seq.times:
             seq.gaps.append(gap)
             self.sim.add_value(seq, self.pool, "itl", gap, gap_fs)
-        else:
+        elif seq.first is None:
+            seq.first = now
             self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival)
         seq.times.append(now)
-        if len(seq.times) == seq.output:
+        if len(seq.times) == seq.output or (self.role == "prefill" and seq.leaving is not None):
             self.leave(seq, seq.kv)
-            self.sim.complete(seq, self, now)
+            if seq.leaving is None:
+                self.sim.complete(seq, self, now)
+        elif self.role == "prefill":
+            self.running.remove(seq)
+            seq.source_blocks = self.blocks(seq.target) + seq.window_blocks
+            self.held.append(seq)
+            self.handed.append(seq)
 
     def leave(self, seq: Seq, held: int) -> None:
         self.running.remove(seq)
         self.free += self.blocks(held) + seq.window_blocks
         self.is_changed = True
 
+    def withdraw(self, seq: Seq, now: int) -> None:
+        """The client of `seq` has gone."""
+        for queue in (self.waiting, self.incoming):
+            if seq in queue:
+                queue.remove(seq)
+                self.stir(now)
+                self.sim.forget(seq)
+                return
+        self.leaving.append(seq)
+        self.stir(now)
+
+    def let_go(self) -> None:
+        for seq in self.leaving:
+            if seq in self.running:
+                was_decoding = seq.prefilled == seq.target
+                is_changed = self.is_changed
+                self.leave(seq, seq.kv if was_decoding else seq.target)
+                self.is_changed = is_changed or was_decoding
+            for held in (self.moving, self.ready):
+                if seq in held:
+                    held.remove(seq)
+                    self.free += self.blocks(seq.target) + seq.window_blocks
+            self.sim.forget(seq)
+        self.leaving = []
+
+    def take_over(self) -> None:
+        for seq in self.released:
+            self.held.remove(seq)
+            self.free += seq.source_blocks
+        for seq in self.ready:
+            self.running.append(seq)
+            self.running.sort(key=lambda s: s.admission)
+            seq.kv, seq.prefilled, seq.is_newcomer = seq.target, seq.target, True
+            self.is_changed = True
+        self.released, self.ready = [], []
+
+    def let_in(self) -> None:
+        while self.incoming and self.n_running() < self.serving["max_batch"]:
+            seq = self.incoming[0]
+            blocks = self.blocks(seq.target) + seq.window_blocks
+            if blocks > self.free - self.reserve():
+                return
+            self.incoming.pop(0)
+            self.free -= blocks
+            self.sim.admit(seq)
+            self.moving.append(seq)
+            self.moved.append(seq)
+
+    def fail(self) -> list[Seq]:
+        """All its requests are lost, and the step under way with them."""
+        lost = self.running + self.moving + self.ready + self.incoming + self.waiting
+        self.__init__(self.sim, self.number, self.deployment_ix)  # type: ignore[misc]
+        return lost
+
     def preempt(self, now: int) -> bool:
         is_preempted = False
         while self.reserve() > self.free:
             seq = self.running[-1]
             self.leave(seq, seq.kv if seq.prefilled == seq.target else seq.target)
-            seq.target, seq.prefilled = seq.input + len(seq.times), 0
+            seq.target, seq.prefilled, seq.is_newcomer = seq.input + len(seq.times), 0, False
             self.waiting.insert(0, seq)
             self.sim.add_work(self, now, now + 1, preemptions=1)
             is_preempted = True
@@ -194,13 +292,14 @@ class Replica:
         for seq in self.running:
             if seq.prefilled < seq.target and budget > 0:
                 budget = self.add_chunk(seq, budget)
-        while not is_preempted and self.waiting and budget > 0 and len(self.running) < self.serving["max_batch"]:
+        while not is_preempted and self.waiting and budget > 0 and self.n_running() < self.serving["max_batch"]:
             seq = self.waiting[0]
             blocks = self.blocks(seq.target) + seq.window_blocks
             if blocks > self.free - reserve:
                 break
             self.waiting.pop(0)
             self.free -= blocks
+            self.sim.admit(seq)
             self.running.append(seq)
             if seq.start is None:
                 seq.start = now
@@ -224,6 +323,7 @@ class Replica:
         ruling = time - line["network_s"] - line["launch_s"]
         held = sum(s.kv + 1 for s in decoding)
         held += sum(s.target for s in self.running if s.prefilled < s.target)
+        held += sum(s.target for s in self.moving + self.ready + self.held)
         fresh = sum(max(min(s.prefilled + n, s.input) - s.computed, 0) for s, n in self.chunks)
         self.sim.add_work(
             self,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from planner import core
-from tests.deployments import cell, requests, toy
+from tests.agreement import EXACT_MAX, check
+from tests.deployments import cell, toy
 from tests.reference import METRICS, Simulation
 
 MS = 10**6
-EXACT_MAX = 1000
-"""Values that a sketch keeps as they are."""
 
 Request = tuple[int, int, int, int]
 
@@ -58,7 +56,7 @@ def scenarios(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
     limits = st.lists(
         st.builds(
             lambda metric, ns: {"metric": metric, "limit_ns": ns},
-            st.sampled_from(METRICS),
+            st.sampled_from(METRICS[:5]),
             st.sampled_from([0, MS, 3 * MS, 20 * MS, 300 * MS]),
         ),
         max_size=3,
@@ -90,80 +88,6 @@ def scenarios(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
     return spec, rows
 
 
-def as_table(work: Counter[str]) -> dict[str, float]:
-    """Work of the oracle in the units of the core's tables."""
-    row: dict[str, float] = {"busy_s": float(work["busy_ns"]) / 1e9}
-    for name in ("prefill", "decode", "memory", "compute", "network", "launch", "kv_token"):
-        row[f"{name}_s"] = float(work[f"{name}_s"]) / 1e15
-    for name in ("prefill_j", "decode_j"):
-        row[name] = float(work[name]) / 1e15
-    for name in ("bytes", "flop"):
-        row[name] = float(work[name])
-    for name in ("steps", "input_tokens", "output_tokens", "recomputed_tokens", "preemptions"):
-        row[name] = work[name]
-    return row
-
-
-def bucket(value: int) -> int:
-    """The place of a value among buckets 1/128 of a power of two wide."""
-    if value < 128:
-        return value
-    exponent = value.bit_length() - 8
-    return (exponent + 1) * 128 + (value >> exponent) - 128
-
-
-def check_requests(got: core.SimTables, oracle: Simulation) -> None:
-    assert got.requests is not None
-    names = ["start_ns", "first_token_ns", "end_ns", "fate", "generated_tokens", "replica_ix"]
-    expected = [
-        (
-            seq.start,
-            seq.times[0] if seq.times else None,
-            seq.times[-1] if seq.fate == 0 else None,
-            seq.fate,
-            len(seq.times),
-            seq.replica,
-        )
-        for seq in oracle.rows
-    ]
-    assert got.requests.select(names).rows() == expected
-
-
-def check_classes(got: core.SimTables, oracle: Simulation) -> None:
-    for row in got.classes.iter_rows(named=True):
-        counts = oracle.counts[row.pop("class_ix")]
-        assert row == {name: counts[name] for name in row}
-    windows = {(row.pop("class_ix"), row.pop("window_ix")): row for row in got.class_windows.iter_rows(named=True)}
-    assert windows.keys() == oracle.class_windows.keys()
-    for key, row in windows.items():
-        assert row == {name: oracle.class_windows[key][name] for name in row}
-
-
-def check_work(got: core.SimTables, oracle: Simulation) -> None:
-    for row in got.deployments.iter_rows(named=True):
-        expected = as_table(oracle.span[row["deployment_ix"]])
-        assert {name: row[name] for name in expected} == expected
-    windows = {(row.pop("deployment_ix"), row.pop("window_ix")): row for row in got.windows.iter_rows(named=True)}
-    assert windows.keys() == oracle.windows.keys()
-    for key, row in windows.items():
-        assert row == as_table(oracle.windows[key])
-
-
-def check_sketches(got: core.SimTables, oracle: Simulation) -> None:
-    found: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
-    sums: Counter[tuple[int, int, int]] = Counter()
-    for row in got.sketches.iter_rows(named=True):
-        key = (row["class_ix"], row["pool_ix"], row["metric_ix"])
-        assert row["is_bucket"] == (len(oracle.values[key]) > EXACT_MAX)
-        found[key][row["key_ns"]] += row["count"]
-        sums[key] += row["sum_s"] * 10**15 + row["sum_fs"]
-    values = {key: each for key, each in oracle.values.items() if each}
-    assert found.keys() == values.keys()
-    for key, each in values.items():
-        assert found[key] == Counter(map(bucket, each) if len(each) > EXACT_MAX else each)
-        assert sums[key] == oracle.sums_fs[key]
-
-
 @st.composite
 def storms(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
     """More sequences at once than the cache can hold to their ends, so that they drive each other out."""
@@ -187,21 +111,11 @@ def storms(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
     return cell(spec, classes=classes, window_ns=20 * MS, drain_ns=draw(st.sampled_from([10**9, 10**14]))), rows
 
 
-def check(spec: dict[str, Any], rows: list[Request]) -> Simulation:
-    oracle = Simulation(spec, rows).run()
-    got = core.simulate(spec, requests(rows))
-    check_requests(got, oracle)
-    check_classes(got, oracle)
-    check_work(got, oracle)
-    check_sketches(got, oracle)
-    return oracle
-
-
 def note(oracle: Simulation) -> None:
     preemptions = sum(work["preemptions"] for work in oracle.windows.values())
     event(f"preempted: {'never' if not preemptions else 'once' if preemptions == 1 else 'often'}")
     event(f"a piece of a line ends: {any(r.n_pieces_ended for r in oracle.replicas)}")
-    event(f"fates: {sorted({seq.fate for seq in oracle.rows})}")
+    event(f"fates: {sorted({seq.fate for seq in oracle.rows.values()})}")
 
 
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -227,7 +141,7 @@ def test_jumps_and_steps_agree_at_the_edges(
     """Arrivals, the span, windows, the end and limits that fall on the very nanosecond of a token."""
     spec, rows = scenario
     before = Simulation(spec, rows).run()
-    moments = sorted({ns for seq in before.rows for ns in seq.times})
+    moments = sorted({ns for seq in before.rows.values() for ns in seq.times})
     if not moments:
         return
     moment = st.sampled_from(moments)

@@ -128,4 +128,13 @@ impl Columns {
     pub fn u64(&self, name: &str) -> PyResult<Vec<u64>> {
         self.column(name, &DataType::UInt64, |a: &UInt64Array| a.values().to_vec())
     }
+
+    /// Empty where there is no such column.
+    pub fn u64_if(&self, name: &str) -> PyResult<Vec<u64>> {
+        if self.has(name) {
+            self.u64(name)
+        } else {
+            Ok(Vec::new())
+        }
+    }
 }

@@ -3,8 +3,9 @@
 mod arrow;
 mod error;
 
-use engine::cell::{Requests, Sim as EngineSim};
+use engine::cell::Sim as EngineSim;
 use engine::deployment::DeploymentSpec;
+use engine::inbox::Requests;
 use engine::sample::SampleSpec;
 use engine::spec::SimSpec;
 use engine::step::{self, Row, StepModel};
@@ -35,6 +36,9 @@ impl Sim {
             class_ix: columns.u16("class_ix")?,
             input_tokens: columns.u32("input_tokens")?,
             output_tokens: columns.u32("output_tokens")?,
+            after_row: columns.u64_if("after_row")?,
+            delay_ns: columns.u64_if("delay_ns")?,
+            session: columns.u64_if("session")?,
         };
         py.detach(|| guard(|| self.sim.feed(&requests)))
     }

@@ -1,35 +1,27 @@
 //! A cell: an independently simulated slice of a fleet - some replicas, one router, its share of the requests.
 //!
-//! Arrivals and replicas' next events are two ordered streams; at the same instant arrivals come first, then replicas
+//! Three ordered streams: the agenda, arrivals, and the replicas' boundaries; at one instant in this order, and replicas
 //! by number. `advance` works in slices, and where it is cut changes nothing.
 
+mod clients;
+mod handover;
+mod operate;
+
+use crate::agenda::{Agenda, Event};
 use crate::class_meter::{ClassMeter, Limit, Metric};
 use crate::error::{Error, Result};
 use crate::event::IndexedHeap;
+use crate::inbox::{Inbox, Requests};
+use crate::link::Link;
 use crate::meter::{Clock, DeploymentMeter};
+use crate::operation::Operation;
 use crate::placed::Deployment;
-use crate::replica::{Desk, Replica};
-use crate::request::{Request, Slab};
+use crate::replica::{Desk, Notes, Replica};
+use crate::request::{Fate, Request, Slab};
 use crate::router::Router;
 use crate::spec::SimSpec;
-
-/// Requests as they come: columns of equal length, sorted by arrival.
-#[derive(Debug, Clone, Default)]
-pub struct Requests {
-    pub arrival_ns: Vec<u64>,
-    pub class_ix: Vec<u16>,
-    pub input_tokens: Vec<u32>,
-    pub output_tokens: Vec<u32>,
-}
-
-/// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Fate {
-    Completed = 0,
-    Rejected = 1,
-    Unfinished = 2,
-}
+use crate::time::NEVER;
+use crate::timeline::Timeline;
 
 /// A request's row, kept on demand. Times are `NEVER` where they did not come to be.
 #[derive(Debug, Clone)]
@@ -66,13 +58,16 @@ pub struct Sim {
     deployments: Vec<Deployment>,
     deployment_of: Vec<u32>,
     replicas: Vec<Replica>,
-    /// The replica each slot's request went to.
-    replica_of: Vec<u32>,
     router: Router,
+    agenda: Agenda,
+    operation: Operation,
+    link: Link,
     queue: IndexedHeap<u64>,
     slab: Slab,
-    requests: Requests,
-    n_arrived: usize,
+    inbox: Inbox,
+    /// Requests of chains that are set to be sent.
+    n_to_send: u64,
+    next_stamp: u64,
     is_fed: bool,
     is_done: bool,
     next_admission: u64,
@@ -80,6 +75,8 @@ pub struct Sim {
     n_events: u64,
     n_at_now: u64,
     ended: Vec<(u32, u64)>,
+    notes: Notes,
+    pub timeline: Timeline,
     pub classes: Vec<ClassMeter>,
     pub meters: Vec<DeploymentMeter>,
     pub rows: Vec<RequestRow>,
@@ -100,23 +97,27 @@ impl Sim {
             }
             deployments.push(deployment);
         }
-        let router = Router::new(&spec);
+        let router = Router::new(&spec, &deployments);
+        let notes = Notes { wants_first_tokens: router.needs_first_tokens(), ..Notes::default() };
         let clock = Clock { window_ns: spec.window_ns, warmup_ns: spec.warmup_ns, length_ns: spec.length_ns };
         let limits = spec.classes.iter().map(|c| c.limits.clone()).collect();
-        Ok(Self {
+        let mut sim = Self {
             clock,
             limits,
             router,
+            agenda: Agenda::default(),
+            operation: Operation::new(&spec),
+            link: Link::new(spec.link),
             queue: IndexedHeap::new(replicas.len()),
             classes: spec.classes.iter().map(|_| ClassMeter::new(spec.n_pools)).collect(),
             meters: vec![DeploymentMeter::default(); deployments.len()],
             deployments,
             deployment_of,
             replicas,
-            replica_of: Vec::new(),
             slab: Slab::default(),
-            requests: Requests::default(),
-            n_arrived: 0,
+            inbox: Inbox::default(),
+            n_to_send: 0,
+            next_stamp: 0,
             is_fed: false,
             is_done: false,
             next_admission: 0,
@@ -124,9 +125,13 @@ impl Sim {
             n_events: 0,
             n_at_now: 0,
             ended: Vec::new(),
+            notes,
+            timeline: Timeline::new(spec.timeline_rows),
             rows: Vec::new(),
             spec,
-        })
+        };
+        sim.begin_operation();
+        Ok(sim)
     }
 
     /// The spec this runs.
@@ -141,32 +146,10 @@ impl Sim {
 
     /// Hand in the next requests; they must follow the ones before in time and lie inside the run.
     pub fn feed(&mut self, more: &Requests) -> Result<()> {
-        let n = more.arrival_ns.len();
-        if more.class_ix.len() != n || more.input_tokens.len() != n || more.output_tokens.len() != n {
-            return Err(Error::input("requests", "columns must be of equal length"));
-        }
         if self.is_fed {
             return Err(Error::input("requests", "the simulation has begun to drain"));
         }
-        let mut before = self.requests.arrival_ns.last().copied().unwrap_or(0);
-        for i in 0..n {
-            let t = more.arrival_ns[i];
-            if t < before || t > self.spec.length_ns {
-                return Err(Error::input("arrival_ns", format!("row {i}: must not fall, nor pass the run's length")));
-            }
-            before = t;
-            if usize::from(more.class_ix[i]) >= self.classes.len() {
-                return Err(Error::input("class_ix", format!("row {i}: no such class")));
-            }
-            if more.input_tokens[i] == 0 || more.output_tokens[i] == 0 {
-                return Err(Error::input("input_tokens, output_tokens", format!("row {i}: must be at least 1")));
-            }
-        }
-        self.requests.arrival_ns.extend_from_slice(&more.arrival_ns);
-        self.requests.class_ix.extend_from_slice(&more.class_ix);
-        self.requests.input_tokens.extend_from_slice(&more.input_tokens);
-        self.requests.output_tokens.extend_from_slice(&more.output_tokens);
-        Ok(())
+        self.inbox.feed(more, self.classes.len(), self.spec.length_ns, self.n_events > 0)
     }
 
     /// No more requests will come.
@@ -181,15 +164,25 @@ impl Sim {
             if self.is_done {
                 break;
             }
-            let arrival = self.requests.arrival_ns.get(self.n_arrived).copied();
+            let arrival = self.inbox.next_ns();
             if arrival.is_none() && !self.is_fed {
                 break; // the next request may come before the next event
             }
             let next = self.queue.peek();
-            match (arrival, next) {
-                (Some(t), other) if other.is_none_or(|(at, _)| t <= at) => self.tick(t).map(|()| self.arrive(t))?,
-                (_, Some((t, replica))) if t <= deadline => self.tick(t).map(|()| self.wake(t, replica))?,
-                _ => self.stop(deadline),
+            let (set, due) = (self.agenda.next_ns().unwrap_or(NEVER), next.map_or(NEVER, |(at, _)| at));
+            let first = set.min(due).min(arrival.unwrap_or(NEVER));
+            let is_idle = arrival.is_none() && self.slab.is_empty() && self.n_to_send == 0;
+            if first > deadline || (is_idle && first > self.spec.length_ns) {
+                self.stop(deadline);
+                break;
+            }
+            self.tick(first)?;
+            if set == first {
+                self.happen(first);
+            } else if arrival == Some(first) {
+                self.arrive(first);
+            } else if let Some((_, replica)) = next {
+                self.wake(first, replica);
             }
         }
         Ok(Progress { now_ns: self.now_ns, n_events: self.n_events, is_done: self.is_done })
@@ -209,47 +202,33 @@ impl Sim {
         Ok(())
     }
 
-    fn arrive(&mut self, t: u64) {
-        let row = self.n_arrived;
-        self.n_arrived += 1;
-        let (class, input, output) =
-            (self.requests.class_ix[row], self.requests.input_tokens[row], self.requests.output_tokens[row]);
-        let in_span = self.clock.in_span(t);
-        let meter = &mut self.classes[usize::from(class)];
-        meter.add_offered(&self.clock, t, in_span, input, output);
-        let replica = self.router.choose(class, row as u64, input);
-        let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];
-        let mut request = Request::new(row as u64, class, in_span, t, input, output);
-        if request.kv_tokens_at_end() > deployment.model.max_sequence_tokens() {
-            meter.add_rejected(&self.clock, t, in_span);
-            self.router.ended(replica, input);
-            self.keep_row(row as u64, &request, replica, Fate::Rejected, t);
-            return;
+    /// What is set for now happens.
+    fn happen(&mut self, t: u64) {
+        let Some(event) = self.agenda.pop() else { return };
+        match event {
+            Event::OutageBegins { outage } => self.begin_outage(outage as usize, t),
+            Event::OutageEnds { outage } => self.end_outage(outage as usize, t),
+            Event::Started { replica } => self.serve(replica, t),
+            Event::Scale { deployment } => self.scale(deployment as usize, t),
+            Event::IsSent { row } => {
+                self.n_to_send -= 1;
+                self.send(self.inbox.asked(row), t);
+            }
+            Event::TimesOut { slot, stamp, .. } if self.is_current(slot, stamp) => self.times_out(slot, t),
+            Event::IsCancelled { slot, stamp, .. } if self.is_current(slot, stamp) => self.is_cancelled(slot, t),
+            Event::IsDelivered { slot, stamp, .. } if self.is_current(slot, stamp) => self.deliver(slot, t),
+            Event::IsSentAgain { slot, stamp, .. } if self.is_current(slot, stamp) => self.dispatch(slot, t),
+            _ => {} // of a request that is no more
         }
-        request.window_blocks = deployment.window_blocks(&request);
-        let slot = self.slab.insert(request);
-        if self.replica_of.len() <= slot as usize {
-            self.replica_of.resize(slot as usize + 1, 0);
-        }
-        self.replica_of[slot as usize] = replica;
-        let next = self.replicas[replica as usize].arrive(slot, t, deployment);
-        self.queue.set(replica, next);
     }
 
+    /// A replica has come to a boundary.
     fn wake(&mut self, t: u64, replica: u32) {
         match self.at_desk(replica, |replica, desk| replica.wake(t, desk)) {
             Some(next) => self.queue.set(replica, next),
             None => self.queue.remove(replica),
         }
-        let ended = std::mem::take(&mut self.ended);
-        for &(slot, end_ns) in &ended {
-            let request = self.slab[slot].clone();
-            self.router.ended(replica, request.input_tokens);
-            self.keep_row(request.row, &request, replica, Fate::Completed, end_ns);
-            self.slab.remove(slot);
-        }
-        self.ended = ended;
-        self.ended.clear();
+        self.heed(replica, t);
     }
 
     fn at_desk<T>(&mut self, replica: u32, work: impl FnOnce(&mut Replica, &mut Desk<'_>) -> T) -> T {
@@ -262,6 +241,9 @@ impl Sim {
             deployment: &self.deployments[deployment],
             meter: &mut self.meters[deployment],
             ended: &mut self.ended,
+            notes: &mut self.notes,
+            timeline: &mut self.timeline,
+            number: replica,
             next_admission: &mut self.next_admission,
         };
         work(&mut self.replicas[replica as usize], &mut desk)
@@ -273,23 +255,21 @@ impl Sim {
             self.at_desk(replica, |replica, desk| replica.stop(deadline, desk));
         }
         for slot in self.slab.live() {
-            let request = self.slab[slot].clone();
-            self.classes[usize::from(request.class)].add_unfinished(request.in_span);
-            let replica = self.replica_of[slot as usize];
-            self.keep_row(request.row, &request, replica, Fate::Unfinished, crate::time::NEVER);
+            self.is_left(slot);
         }
+        self.end_operation();
         self.rows.sort_unstable_by_key(|row| row.row);
         self.is_done = true;
     }
 
-    fn keep_row(&mut self, row: u64, request: &Request, replica: u32, fate: Fate, end_ns: u64) {
+    fn keep_row(&mut self, request: &Request, fate: Fate, end_ns: u64) {
         if !self.spec.keep_requests {
             return;
         }
         self.rows.push(RequestRow {
-            row,
+            row: request.row,
             class: request.class,
-            replica,
+            replica: request.replica,
             fate,
             arrival_ns: request.arrival_ns,
             start_ns: request.start_ns,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::meter::Clock;
-use crate::request::Request;
+use crate::request::{Fate, Request};
 use crate::sketch::Sketch;
 use crate::step::Line;
 
@@ -16,10 +16,12 @@ pub enum Metric {
     Itl,
     E2e,
     Queue,
+    /// From the first request of a chain to the last token of its last.
+    Task,
 }
 
 /// How many metrics there are.
-pub const N_METRICS: usize = 5;
+pub const N_METRICS: usize = 6;
 
 /// Counters of a class: of all that was offered, and of what arrived in the measured span.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,12 @@ pub struct ClassCount {
     pub completed: u64,
     pub rejected: u64,
     pub unfinished: u64,
+    pub timed_out: u64,
+    pub cancelled: u64,
+    /// Sent again, by the client or because a failure took it; not offered again.
+    pub retried: u64,
+    /// Taken by a failure of its replica.
+    pub lost: u64,
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub attained: u64,
@@ -41,6 +49,10 @@ pub struct ClassWindow {
     pub offered: u64,
     pub completed: u64,
     pub rejected: u64,
+    pub timed_out: u64,
+    pub cancelled: u64,
+    pub retried: u64,
+    pub lost: u64,
     pub attained: u64,
 }
 
@@ -79,13 +91,38 @@ impl ClassMeter {
         self.window(clock, t_ns).offered += 1;
     }
 
-    pub fn add_rejected(&mut self, clock: &Clock, t_ns: u64, in_span: bool) {
-        self.counts(in_span, |c| c.rejected += 1);
-        self.window(clock, t_ns).rejected += 1;
+    /// A request ended at `t_ns` without having been completed.
+    pub fn add_failed(&mut self, clock: &Clock, t_ns: u64, in_span: bool, fate: Fate) {
+        self.counts(in_span, |c| match fate {
+            Fate::Completed => c.completed += 1,
+            Fate::Rejected => c.rejected += 1,
+            Fate::Unfinished => c.unfinished += 1,
+            Fate::TimedOut => c.timed_out += 1,
+            Fate::Cancelled => c.cancelled += 1,
+        });
+        match fate {
+            Fate::Completed | Fate::Unfinished => {}
+            Fate::Rejected => self.window(clock, t_ns).rejected += 1,
+            Fate::TimedOut => self.window(clock, t_ns).timed_out += 1,
+            Fate::Cancelled => self.window(clock, t_ns).cancelled += 1,
+        }
     }
 
-    pub fn add_unfinished(&mut self, in_span: bool) {
-        self.counts(in_span, |c| c.unfinished += 1);
+    /// A request is sent again at `t_ns`, or will be.
+    pub fn add_retried(&mut self, clock: &Clock, t_ns: u64, in_span: bool) {
+        self.counts(in_span, |c| c.retried += 1);
+        self.window(clock, t_ns).retried += 1;
+    }
+
+    /// A failure took a request at `t_ns`.
+    pub fn add_lost(&mut self, clock: &Clock, t_ns: u64, in_span: bool) {
+        self.counts(in_span, |c| c.lost += 1);
+        self.window(clock, t_ns).lost += 1;
+    }
+
+    /// A chain that began in the measured span is done, on `pool`.
+    pub fn add_task(&mut self, pool: usize, task_ns: u64) {
+        self.sketches[pool][Metric::Task as usize].add(task_ns);
     }
 
     /// A request ended at `end_ns` on `pool`; its limits say whether it attained.
@@ -106,6 +143,7 @@ impl ClassMeter {
             Metric::Itl => longest_gap_ns <= limit.limit_ns,
             Metric::E2e => end_ns - request.arrival_ns <= limit.limit_ns,
             Metric::Queue => request.start_ns - request.arrival_ns <= limit.limit_ns,
+            Metric::Task => true,
         });
         self.counts(request.in_span, |c| {
             c.completed += 1;

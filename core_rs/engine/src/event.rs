@@ -22,6 +22,24 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.heap.first().copied()
     }
 
+    /// The `n` smallest keys and their members, ascending, into `found`; O(n log n) and more only for n above a few.
+    pub fn least(&self, n: usize, found: &mut Vec<(K, u32)>) {
+        found.clear();
+        let mut frontier: std::collections::BinaryHeap<std::cmp::Reverse<(K, u32, usize)>> =
+            self.heap.first().map(|&(key, member)| std::cmp::Reverse((key, member, 0))).into_iter().collect();
+        while let Some(std::cmp::Reverse((key, member, at))) = frontier.pop() {
+            found.push((key, member));
+            if found.len() == n {
+                return;
+            }
+            for child in [2 * at + 1, 2 * at + 2] {
+                if let Some(&(key, member)) = self.heap.get(child) {
+                    frontier.push(std::cmp::Reverse((key, member, child)));
+                }
+            }
+        }
+    }
+
     /// Put `member` in with `key`, or change its key.
     pub fn set(&mut self, member: u32, key: K) {
         let at = self.place[member as usize];
@@ -37,6 +55,13 @@ impl<K: Ord + Copy> IndexedHeap<K> {
             } else {
                 self.sink(at);
             }
+        }
+    }
+
+    /// Change the key of `member`, if it is in.
+    pub fn change(&mut self, member: u32, key: K) {
+        if self.place[member as usize] != ABSENT {
+            self.set(member, key);
         }
     }
 
@@ -118,6 +143,14 @@ mod tests {
             }
             let least = plain.iter().enumerate().filter_map(|(i, k)| k.map(|k| (k, i as u32))).min();
             assert_eq!(heap.peek(), least);
+            if member == 0 {
+                let mut all: Vec<_> = plain.iter().enumerate().filter_map(|(i, k)| k.map(|k| (k, i as u32))).collect();
+                all.sort_unstable();
+                all.truncate(4);
+                let mut found = Vec::new();
+                heap.least(4, &mut found);
+                assert_eq!(found, all);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agenda;
 pub mod blocks;
 pub mod cell;
 pub mod chip;
@@ -15,11 +16,14 @@ pub mod deployment;
 pub mod error;
 pub mod event;
 pub mod gaps;
+pub mod inbox;
 pub mod kv;
 pub mod layout;
+pub mod link;
 pub mod memory;
 pub mod meter;
 pub mod model;
+pub mod operation;
 pub mod placed;
 pub mod power;
 pub mod replica;
@@ -35,3 +39,4 @@ pub mod step;
 pub mod sums;
 pub mod table;
 pub mod time;
+pub mod timeline;

@@ -33,6 +33,8 @@ pub struct Work {
     pub output_tokens: u64,
     pub recomputed_tokens: u64,
     pub preemptions: u64,
+    /// Replica time without taking requests: failed, in maintenance, switched off or starting.
+    pub down_ns: u64,
 }
 
 /// Whose time a step is.
@@ -132,6 +134,16 @@ impl DeploymentMeter {
         self.add(clock, t_ns, &Work { preemptions: 1, ..Work::default() });
     }
 
+    /// `n` replicas took no requests from `from_ns` to `to_ns`.
+    pub fn add_down(&mut self, clock: &Clock, from_ns: u64, to_ns: u64, n: u64) {
+        let mut at = from_ns;
+        while n > 0 && at < to_ns {
+            let end = clock.next_cut(at).min(to_ns);
+            self.add(clock, at, &Work { down_ns: n * (end - at), ..Work::default() });
+            at = end;
+        }
+    }
+
     fn add(&mut self, clock: &Clock, t_ns: u64, part: &Work) {
         self.windows.entry(t_ns / clock.window_ns).or_default().add(part);
         if clock.in_span(t_ns) {
@@ -181,6 +193,7 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: boo
         output_tokens: stretch.n_decoding * steps + at_end * stretch.first_tokens,
         recomputed_tokens: at_end * stretch.recomputed_tokens,
         preemptions: 0,
+        down_ns: 0,
     }
 }
 
@@ -203,6 +216,7 @@ impl Work {
         self.output_tokens += other.output_tokens;
         self.recomputed_tokens += other.recomputed_tokens;
         self.preemptions += other.preemptions;
+        self.down_ns += other.down_ns;
     }
 }
 

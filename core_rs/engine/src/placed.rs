@@ -3,8 +3,8 @@
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::request::Request;
-use crate::spec::PlacedSpec;
-use crate::step::{Chunk, Load, StepModel};
+use crate::spec::{PlacedSpec, Role};
+use crate::step::{Chunk, Load, StepLine, StepModel};
 use crate::time::{j_from_fj, s_from_fs};
 
 /// The largest step that a deployment may come to: beyond it a unit is wrong, and 128-bit sums could run over.
@@ -21,6 +21,10 @@ pub struct Deployment {
     pub prompt_chunk_tokens: u64,
     pub window_tokens: Option<u64>,
     block_tokens: u64,
+    pub role: Role,
+    pub decode_targets: Vec<usize>,
+    /// Of the whole replica: what is handed over for each token of a prompt.
+    pub kv_bytes_per_token: f64,
 }
 
 impl Deployment {
@@ -35,6 +39,9 @@ impl Deployment {
             prompt_chunk_tokens: serving.chunk_tokens.div_ceil(placed.deployment.layout.dp),
             window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
             block_tokens: serving.block_tokens,
+            role: placed.role,
+            decode_targets: placed.decode_targets.clone(),
+            kv_bytes_per_token: crate::deployment::plan(&placed.deployment)?.kv_bytes_per_token,
             model,
         };
         deployment.check_largest_step(at)?;
@@ -46,9 +53,22 @@ impl Deployment {
         Blocks::new(self.model.kv_blocks(), self.block_tokens)
     }
 
+    /// The cost of a step.
+    pub fn step(&self, load: &Load<'_>) -> StepLine {
+        self.model.step(load)
+    }
+
+    /// Tokens that a replica holds of `request` when it is done with it: a prefill replica only its prompt.
+    pub fn tokens_at_end(&self, request: &Request) -> u64 {
+        match self.role {
+            Role::Prefill => u64::from(request.input_tokens),
+            Role::Mixed | Role::Decode => request.kv_tokens_at_end(),
+        }
+    }
+
     /// Blocks of the sliding layers that `request` takes at admission.
     pub fn window_blocks(&self, request: &Request) -> u64 {
-        let tokens = request.kv_tokens_at_end();
+        let tokens = self.tokens_at_end(request);
         self.model.blocks_for(tokens) - tokens.div_ceil(self.block_tokens)
     }
 

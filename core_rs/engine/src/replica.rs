@@ -4,6 +4,8 @@
 //! one stretch. The line is anchored where the composition last changed; cutting a stretch changes nothing.
 
 mod form;
+mod handover;
+mod leave;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,8 +15,29 @@ use crate::class_meter::{ClassMeter, Limit};
 use crate::gaps::LongestGaps;
 use crate::meter::{end_of_step, steps_done, Clock, DeploymentMeter, Split, Stretch};
 use crate::placed::Deployment;
-use crate::request::Slab;
+use crate::request::{Leaving, Slab};
+use crate::spec::Role;
 use crate::step::{Chunk, Line, StepLine};
+use crate::time::NEVER;
+use crate::timeline::Timeline;
+
+pub use leave::Withdrawn;
+
+use handover::Handover;
+
+/// What a replica says of an event that concerns the cell: slots, in order.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// Prompts done that another replica takes over.
+    pub handed: Vec<u32>,
+    /// Handed-over requests that were let in: their keys and values set out.
+    pub moved: Vec<u32>,
+    /// Requests with their first token, if anybody wants to know.
+    pub first_tokens: Vec<u32>,
+    pub wants_first_tokens: bool,
+    /// Requests that left because their client has gone.
+    pub gone: Vec<u32>,
+}
 
 /// What a replica works on and reports to, lent by the cell for one event.
 pub struct Desk<'a> {
@@ -26,6 +49,10 @@ pub struct Desk<'a> {
     pub meter: &'a mut DeploymentMeter,
     /// Requests that ended in this event, in order, with the time of their last token.
     pub ended: &'a mut Vec<(u32, u64)>,
+    pub notes: &'a mut Notes,
+    pub timeline: &'a mut Timeline,
+    /// The number of the replica.
+    pub number: u32,
     pub next_admission: &'a mut u64,
 }
 
@@ -69,6 +96,9 @@ pub struct Replica {
     chunk_tokens: Vec<u32>,
     chunks: Vec<Chunk>,
     gaps: Option<LongestGaps>,
+    handover: Handover,
+    /// Running requests whose client has gone.
+    leaving: Vec<u32>,
 }
 
 impl Replica {
@@ -89,6 +119,8 @@ impl Replica {
             chunk_tokens: Vec::new(),
             chunks: Vec::new(),
             gaps: tracks_gaps.then(LongestGaps::default),
+            handover: Handover::default(),
+            leaving: Vec::new(),
         }
     }
 
@@ -97,29 +129,26 @@ impl Replica {
         self.blocks.used()
     }
 
-    /// Requests waiting, prefilling and decoding.
-    pub fn n_requests(&self) -> usize {
-        self.waiting.len() + self.prefilling.len() + self.decoding.len()
+    /// Whether no request waits or runs here.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.handover.incoming.is_empty() && self.n_running() == 0
     }
 
     fn n_running(&self) -> u64 {
-        (self.prefilling.len() + self.decoding.len()) as u64
+        (self.prefilling.len() + self.decoding.len() + self.handover.n_held()) as u64
     }
 
     /// A request arrives at `now`. Returns when this replica next needs attention: an idle one at once, but after all
     /// arrivals of the same instant, so that they share its first step.
     pub fn arrive(&mut self, slot: u32, now: u64, deployment: &Deployment) -> u64 {
         self.waiting.push_back(slot);
-        let Some(run) = &mut self.running else { return now };
         let can_join = self.waiting.len() == 1
-            && ((self.prefilling.len() + self.decoding.len()) as u64) < deployment.max_batch
+            && self.n_running() < deployment.max_batch
             && (self.decoding.len() as u64) < deployment.chunk_tokens;
-        if !run.is_mixed && can_join {
-            let before = now.saturating_sub(1);
-            let boundary = steps_done(run.anchor_ns, &run.line, run.done, run.planned, before) + 1;
-            run.planned = run.planned.min(boundary);
+        match &self.running {
+            Some(run) if !can_join => end_of_step(run.anchor_ns, &run.line, run.planned),
+            _ => self.next_boundary(now),
         }
-        end_of_step(run.anchor_ns, &run.line, run.planned)
     }
 
     /// The stretch under way ends at `now`, or an idle replica wakes. Returns when it next needs attention, if ever.
@@ -140,6 +169,8 @@ impl Replica {
         if has_chunks {
             self.take_chunks(now, desk);
         }
+        is_changed |= !self.leaving.is_empty() && self.let_go(desk);
+        is_changed |= self.take_over(desk);
         self.form_step(now, is_changed, desk)
     }
 
@@ -207,7 +238,17 @@ impl Replica {
         self.kv_tokens += n_decoding * steps;
         self.window_sum += self.n_growing * steps;
         run.done = to;
-        run.is_mixed
+        let (is_mixed, anchor_ns) = (run.is_mixed, run.anchor_ns);
+        if desk.timeline.is_kept() {
+            let (begin, end) = (end_of_step(anchor_ns, &run.line, to - steps), end_of_step(anchor_ns, &run.line, to));
+            let n_prompts = if is_mixed { self.chunk_tokens.len() as u64 } else { 0 };
+            desk.timeline.add(desk.number, begin, end, n_decoding, n_prompts, steps);
+        }
+        if !self.handover.newcomers.is_empty() {
+            let end = end_of_step(anchor_ns, &run.line, to);
+            self.greet(end, desk);
+        }
+        is_mixed
     }
 
     /// The running step's chunks are done: those whose prompt is complete give a token and decode on.
@@ -224,9 +265,14 @@ impl Replica {
             self.reserved_tokens -= u64::from(request.target);
             request.generated += 1;
             if request.generated == 1 {
-                request.first_token_ns = now;
-                if request.in_span {
-                    desk.classes[usize::from(request.class)].add_first_token(pool, request);
+                if request.first_token_ns == NEVER {
+                    request.first_token_ns = now;
+                    if request.in_span {
+                        desk.classes[usize::from(request.class)].add_first_token(pool, request);
+                    }
+                }
+                if desk.notes.wants_first_tokens {
+                    desk.notes.first_tokens.push(slot);
                 }
             } else {
                 let gap = now - request.last_token_ns;
@@ -236,7 +282,13 @@ impl Replica {
                 }
             }
             request.last_token_ns = now;
-            if request.generated == request.output_tokens {
+            let is_handed = desk.deployment.role == Role::Prefill && request.leaving == Leaving::Stays;
+            if request.generated < request.output_tokens && is_handed {
+                self.reserved_tokens += u64::from(request.target);
+                request.source_blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
+                request.admission = u64::MAX;
+                desk.notes.handed.push(slot);
+            } else if request.generated == request.output_tokens || desk.deployment.role == Role::Prefill {
                 self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
                 request.decode_from = self.counter;
                 finish(slot, now, desk);
@@ -305,6 +357,10 @@ impl Replica {
 fn finish(slot: u32, now: u64, desk: &mut Desk<'_>) {
     let request = &mut desk.slab[slot];
     request.admission = u64::MAX;
+    if request.leaving != Leaving::Stays {
+        desk.ended.push((slot, now));
+        return;
+    }
     let limits = &desk.limits[usize::from(request.class)];
     let longest = request.longest_gap_ns;
     desk.classes[usize::from(request.class)].add_completed(

@@ -1,6 +1,32 @@
 //! One request's life: waiting -> prefilling -> decoding -> gone, with a way back to waiting by preemption.
 
+use crate::inbox::Asked;
 use crate::time::NEVER;
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fate {
+    Completed = 0,
+    Rejected = 1,
+    Unfinished = 2,
+    /// Its client gave up before the first token.
+    TimedOut = 3,
+    /// Its client went away, or a request that it would have followed failed.
+    Cancelled = 4,
+}
+
+/// Whether its client still waits for a request that a replica works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    Stays,
+    /// It was sent again meanwhile.
+    Again,
+    Ends(Fate),
+}
+
+/// No replica.
+pub const NOWHERE: u32 = u32::MAX;
 
 /// A request that is in the system. It leaves no trace here once it is done; `meter.rs` has counted it by then.
 #[derive(Debug, Clone)]
@@ -35,20 +61,30 @@ pub struct Request {
     pub decode_from: u64,
     /// The longest gap between its tokens before `decode_from`.
     pub longest_gap_ns: u64,
+    pub session: Option<u64>,
+    /// How often it was sent before, and the number of this sending, unique in the cell; `u64::MAX` once it is gone.
+    pub attempt: u32,
+    pub stamp: u64,
+    /// Where it was sent, and the prefill replica that still holds its prompt after it was handed over.
+    pub replica: u32,
+    pub source: u32,
+    /// Blocks that `source` holds of it.
+    pub source_blocks: u64,
+    pub leaving: Leaving,
 }
 
 impl Request {
-    pub fn new(row: u64, class: u16, in_span: bool, arrival_ns: u64, input_tokens: u32, output_tokens: u32) -> Self {
+    pub fn new(asked: &Asked, in_span: bool, arrival_ns: u64) -> Self {
         Self {
-            row,
-            class,
+            row: asked.row,
+            class: asked.class,
             in_span,
             arrival_ns,
-            input_tokens,
-            output_tokens,
+            input_tokens: asked.input_tokens,
+            output_tokens: asked.output_tokens,
             window_blocks: 0,
             generated: 0,
-            target: input_tokens,
+            target: asked.input_tokens,
             prefilled: 0,
             computed: 0,
             start_ns: NEVER,
@@ -57,6 +93,36 @@ impl Request {
             admission: u64::MAX,
             decode_from: 0,
             longest_gap_ns: 0,
+            session: asked.session,
+            attempt: 0,
+            stamp: 0,
+            replica: NOWHERE,
+            source: NOWHERE,
+            source_blocks: 0,
+            leaving: Leaving::Stays,
+        }
+    }
+
+    /// What was asked for.
+    pub fn asked(&self) -> Asked {
+        Asked {
+            row: self.row,
+            class: self.class,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            session: self.session,
+        }
+    }
+
+    /// The same request sent anew: it begins from its prompt, but its first start and first token stay its first.
+    pub fn again(&self) -> Self {
+        Self {
+            computed: self.computed,
+            start_ns: self.start_ns,
+            first_token_ns: self.first_token_ns,
+            longest_gap_ns: self.longest_gap_ns,
+            attempt: self.attempt + 1,
+            ..Self::new(&self.asked(), self.in_span, self.arrival_ns)
         }
     }
 
@@ -93,6 +159,7 @@ impl Slab {
     }
 
     pub fn remove(&mut self, slot: u32) {
+        self.slots[slot as usize].stamp = u64::MAX;
         self.free.push(slot);
     }
 

@@ -1,130 +1,161 @@
 //! Which replica gets a request: what a real router knows (prompts and queue states), never true output lengths.
+//!
+//! One file for each way to choose; `signals.rs` has what they look at.
 
-use crate::event::IndexedHeap;
+mod affine;
+mod cheapest;
+mod draws;
+mod signals;
+mod slo;
+
+use crate::class_meter::Metric;
+use crate::inbox::Asked;
+use crate::placed::Deployment;
 use crate::rng::{Purpose, Stream};
-use crate::spec::{RouterKind, SimSpec};
+use crate::spec::{RouterKind, RouterOptions, SimSpec};
 
-/// A replica's load as the router sees it; of equals, the one that waited longest for a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Load {
-    outstanding_tokens: u64,
-    last_chosen: u64,
+use signals::Signals;
+
+/// Replicas that may serve a share of a class.
+struct Target {
+    deployments: Vec<usize>,
+    /// Requests that were sent here in turn.
+    n_turns: u64,
 }
 
-struct Target {
-    /// First replica and count of each deployment.
-    ranges: Vec<(u32, u32)>,
-    deployments: Vec<usize>,
-    n_replicas: u32,
-    turn: u32,
+/// What a class allows.
+struct Class {
+    /// Upper ends of the shares of its targets.
+    ends: Vec<f64>,
+    targets: Vec<Target>,
+    ttft_limit_ns: Option<u64>,
+}
+
+/// A request as the router sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    pub asked: Asked,
+    /// How often it was sent before.
+    pub attempt: u32,
+    /// The head of its prompt, where prompts are told apart.
+    pub prefix: Option<u64>,
+}
+
+impl Ask {
+    /// The draws of this request for `purpose`.
+    fn stream(&self, seed: u64, purpose: Purpose) -> Stream {
+        let attempt = u64::from(self.attempt) << 32;
+        Stream::new(seed, purpose, u64::from(self.asked.class) | attempt, self.asked.row)
+    }
 }
 
 /// The router of one cell.
 pub struct Router {
     kind: RouterKind,
+    options: RouterOptions,
     seed: u64,
-    /// By class: upper ends of the shares, and its targets.
-    classes: Vec<(Vec<f64>, Vec<Target>)>,
-    /// By deployment, over its own replicas.
-    loads: Vec<IndexedHeap<Load>>,
-    of_replica: Vec<Load>,
-    first_replica: Vec<u32>,
-    n_chosen: u64,
+    classes: Vec<Class>,
+    signals: Signals,
+    /// cheapest-first: outstanding tokens at which a replica of each deployment is full.
+    full_tokens: Vec<u64>,
 }
 
 impl Router {
     /// A router for a checked spec; replicas are numbered deployment by deployment.
-    pub fn new(spec: &SimSpec) -> Self {
-        let mut first_replica = Vec::new();
-        let mut n_replicas = 0u32;
-        let mut loads = Vec::new();
-        for placed in &spec.deployments {
-            first_replica.push(n_replicas);
-            n_replicas += placed.n_replicas as u32;
-            let mut heap = IndexedHeap::new(placed.n_replicas);
-            for replica in 0..placed.n_replicas as u32 {
-                heap.set(replica, Load { outstanding_tokens: 0, last_chosen: 0 });
+    pub fn new(spec: &SimSpec, deployments: &[Deployment]) -> Self {
+        let classes = spec.classes.iter().map(|class| {
+            let mut end = 0.0;
+            let ends = class.targets.iter().map(|target| {
+                end += target.share.unwrap_or(1.0);
+                end
+            });
+            let targets = class.targets.iter();
+            let limits = class.limits.iter().filter(|limit| limit.metric == Metric::Ttft);
+            Class {
+                ends: ends.collect(),
+                targets: targets.map(|t| Target { deployments: t.deployments.clone(), n_turns: 0 }).collect(),
+                ttft_limit_ns: limits.map(|limit| limit.limit_ns).min(),
             }
-            loads.push(heap);
+        });
+        let full = |d: &Deployment| (d.model.kv_capacity_tokens() as f64 * spec.router_options.spill_frac) as u64;
+        Self {
+            kind: spec.router,
+            options: spec.router_options.clone(),
+            seed: spec.seed,
+            classes: classes.collect(),
+            signals: Signals::new(spec),
+            full_tokens: deployments.iter().map(full).collect(),
         }
-        let classes = spec
-            .classes
-            .iter()
-            .map(|class| {
-                let mut end = 0.0;
-                let ends = class.targets.iter().map(|t| {
-                    end += t.share.unwrap_or(1.0);
-                    end
-                });
-                let ends = ends.collect();
-                let targets = class.targets.iter().map(|t| {
-                    let ranges: Vec<(u32, u32)> = t
-                        .deployments
-                        .iter()
-                        .map(|&d| (first_replica[d], spec.deployments[d].n_replicas as u32))
-                        .collect();
-                    Target {
-                        n_replicas: ranges.iter().map(|r| r.1).sum(),
-                        ranges,
-                        deployments: t.deployments.clone(),
-                        turn: 0,
-                    }
-                });
-                (ends, targets.collect())
-            })
-            .collect();
-        let of_replica = vec![Load { outstanding_tokens: 0, last_chosen: 0 }; n_replicas as usize];
-        Self { kind: spec.router, seed: spec.seed, classes, loads, of_replica, first_replica, n_chosen: 0 }
     }
 
-    /// Choose a replica for a request of `class` and note that it goes there.
-    pub fn choose(&mut self, class: u16, row: u64, input_tokens: u32) -> u32 {
-        let (ends, targets) = &mut self.classes[usize::from(class)];
-        let at = if targets.len() == 1 {
+    /// Choose a replica for a request and note that it goes there; none if none is up, or none would do.
+    pub fn choose(&mut self, ask: &Ask, deployments: &[Deployment]) -> Option<u32> {
+        let class = &mut self.classes[usize::from(ask.asked.class)];
+        let at = if class.targets.len() == 1 {
             0
         } else {
-            let draw = Stream::new(self.seed, Purpose::RouteShare, u64::from(class), row).uniform();
-            ends.iter().position(|&end| draw < end).unwrap_or(targets.len() - 1)
+            let draw = ask.stream(self.seed, Purpose::RouteShare).uniform();
+            class.ends.iter().position(|&end| draw < end).unwrap_or(class.targets.len() - 1)
         };
-        let target = &mut targets[at];
+        let target = &mut class.targets[at];
+        let among = &target.deployments;
+        let input = u64::from(ask.asked.input_tokens);
+        let signals = &self.signals;
         let replica = match self.kind {
             RouterKind::RoundRobin => {
-                let mut left = target.turn;
-                target.turn = (target.turn + 1) % target.n_replicas;
-                let mut chosen = target.ranges[0].0;
-                for &(first, n) in &target.ranges {
-                    if left < n {
-                        chosen = first + left;
-                        break;
-                    }
-                    left -= n;
-                }
-                return chosen;
+                let replica = signals.nth_up(among, target.n_turns);
+                target.n_turns += 1;
+                replica
             }
-            RouterKind::LeastOutstandingTokens => {
-                let least = target.deployments.iter().filter_map(|&d| {
-                    self.loads[d].peek().map(|(load, replica)| (load, self.first_replica[d] + replica))
-                });
-                least.min().map_or(target.ranges[0].0, |(_, replica)| replica)
+            RouterKind::Random => draws::any(signals, among, &mut ask.stream(self.seed, Purpose::RouterChoice)),
+            RouterKind::PowerOfTwo => {
+                draws::better_of_two(signals, among, &mut ask.stream(self.seed, Purpose::RouterChoice))
             }
-        };
-        self.n_chosen += 1;
-        self.of_replica[replica as usize].last_chosen = self.n_chosen;
-        self.change(replica, |tokens| tokens + u64::from(input_tokens));
-        replica
+            RouterKind::LeastOutstandingTokens => signals.least(among),
+            RouterKind::PrefixAffine | RouterKind::SessionAffine => {
+                let is_prefix = self.kind == RouterKind::PrefixAffine;
+                let key = ask.prefix.filter(|_| is_prefix).or(ask.asked.session);
+                affine::named(signals, among, key, self.seed, input, self.options.most_percent)
+            }
+            RouterKind::SloAware => {
+                slo::soonest(signals, among, deployments, &self.options, class.ttft_limit_ns, input)
+            }
+            RouterKind::CheapestFirst => cheapest::first_with_room(signals, among, &self.full_tokens, input),
+        }?;
+        self.signals.sent(replica, input);
+        Some(replica)
     }
 
-    /// A request that was sent to `replica` has ended.
-    pub fn ended(&mut self, replica: u32, input_tokens: u32) {
-        if self.kind == RouterKind::LeastOutstandingTokens {
-            self.change(replica, |tokens| tokens - u64::from(input_tokens));
-        }
+    /// Choose who takes over from a prefill replica: of `among` the one with the fewest outstanding tokens.
+    pub fn choose_decode(&mut self, among: &[usize], input_tokens: u32) -> Option<u32> {
+        let replica = self.signals.least(among)?;
+        self.signals.sent(replica, u64::from(input_tokens));
+        self.signals.first_token(replica, u64::from(input_tokens));
+        Some(replica)
     }
 
-    fn change(&mut self, replica: u32, to: impl Fn(u64) -> u64) {
-        let load = &mut self.of_replica[replica as usize];
-        load.outstanding_tokens = to(load.outstanding_tokens);
-        let deployment = self.first_replica.partition_point(|&first| first <= replica) - 1;
-        self.loads[deployment].set(replica - self.first_replica[deployment], *load);
+    /// A request that was sent to `replica` has its first token.
+    pub fn first_token(&mut self, replica: u32, input_tokens: u32) {
+        self.signals.first_token(replica, u64::from(input_tokens));
+    }
+
+    /// Whether first tokens change what this router sees.
+    pub fn needs_first_tokens(&self) -> bool {
+        self.kind == RouterKind::SloAware
+    }
+
+    /// A request that was sent to `replica` has ended there, with or without a first token.
+    pub fn ended(&mut self, replica: u32, input_tokens: u32, has_first_token: bool) {
+        self.signals.ended(replica, u64::from(input_tokens), has_first_token);
+    }
+
+    /// `replica` takes requests, or none any more.
+    pub fn set_up(&mut self, replica: u32, is_up: bool) {
+        self.signals.set_up(replica, is_up);
+    }
+
+    /// Requests on the replicas of `deployment`.
+    pub fn n_requests(&self, deployment: usize) -> u64 {
+        self.signals.n_requests(deployment)
     }
 }

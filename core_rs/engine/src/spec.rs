@@ -1,23 +1,21 @@
 //! What a simulation is asked for: read once from JSON, refused if anything in it is unknown or out of range.
 
+mod clients;
+mod operation;
+mod routing;
+
 use serde::Deserialize;
 
 use crate::class_meter::Limit;
 use crate::deployment::DeploymentSpec;
 use crate::error::{Error, Result};
 
+pub use clients::RetrySpec;
+pub use operation::{AutoscaleSpec, FailureSpec, OutageSpec};
+pub use routing::{LinkSpec, Role, RouterKind, RouterOptions};
+
 /// The version of the simulation spec that this build reads.
 pub const SPEC_VERSION: u32 = 1;
-
-/// How a cell chooses a replica.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RouterKind {
-    /// Each replica in turn.
-    RoundRobin,
-    /// The replica whose unfinished requests have the fewest prompt tokens.
-    LeastOutstandingTokens,
-}
 
 /// Where a class may run: a set of deployments, and the share of its requests that is drawn for it.
 #[derive(Debug, Clone, Deserialize)]
@@ -33,6 +31,17 @@ pub struct TargetSpec {
 pub struct ClassSpec {
     pub limits: Vec<Limit>,
     pub targets: Vec<TargetSpec>,
+    /// A request without its first token so long after it was sent is given up.
+    #[serde(default)]
+    pub timeout_ns: Option<u64>,
+    /// The client goes away so long after it came, whatever it has got.
+    #[serde(default)]
+    pub cancel_after_ns: Option<u64>,
+    #[serde(default)]
+    pub retries: Option<RetrySpec>,
+    /// A chain goes on after a request of it that failed; otherwise the rest of it is cancelled.
+    #[serde(default)]
+    pub chains_go_on: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -41,6 +50,24 @@ pub struct PlacedSpec {
     pub pool_ix: usize,
     pub n_replicas: usize,
     pub deployment: DeploymentSpec,
+    #[serde(default)]
+    pub role: Role,
+    /// Prefill: the deployments that take over what it hands over.
+    #[serde(default)]
+    pub decode_targets: Vec<usize>,
+    /// From switching a replica on, or the end of its repair, to its first request.
+    #[serde(default)]
+    pub cold_start_ns: u64,
+    /// What runs on them is lost.
+    #[serde(default)]
+    pub outages: Vec<OutageSpec>,
+    #[serde(default)]
+    pub failures: Vec<FailureSpec>,
+    /// Planned: the replicas take no new requests and end those they have.
+    #[serde(default)]
+    pub maintenance: Vec<OutageSpec>,
+    #[serde(default)]
+    pub autoscale: Option<AutoscaleSpec>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -58,6 +85,17 @@ pub struct SimSpec {
     pub deployments: Vec<PlacedSpec>,
     /// Keep a row for each request.
     pub keep_requests: bool,
+    #[serde(default)]
+    pub router_options: RouterOptions,
+    /// Between prefill and decode replicas; without it handing over takes no time.
+    #[serde(default)]
+    pub link: Option<LinkSpec>,
+    /// A request that a failure takes is turned away (its client may try again) rather than sent to another replica.
+    #[serde(default)]
+    pub lost_are_rejected: bool,
+    /// Stretches of steps to keep for a timeline; those after so many are counted only.
+    #[serde(default)]
+    pub timeline_rows: usize,
 }
 
 /// The longest time a simulation may span: 100 years.
@@ -114,6 +152,7 @@ impl SimSpec {
                 return refuse("serving.block_tokens", &format!("must be at most {MAX_BLOCK_TOKENS}"));
             }
         }
+        self.check_deployments()?;
         for class in &self.classes {
             let n_shares = class.targets.iter().filter(|t| t.share.is_some()).count();
             let is_single = class.targets.len() == 1 && n_shares == 0;
@@ -124,15 +163,58 @@ impl SimSpec {
             if n_shares > 0 && ((total - 1.0).abs() > 1e-9 || class.targets.iter().any(|t| t.share < Some(0.0))) {
                 return refuse("classes.targets.share", "must be at least 0 and sum to 1");
             }
+            if class.retries.is_some_and(|retries| !(1.0..=1e6).contains(&retries.factor)) {
+                return refuse("classes.retries.factor", "must be 1 to 1e6");
+            }
             for target in &class.targets {
                 let n: usize =
                     target.deployments.iter().filter_map(|&d| self.deployments.get(d)).map(|d| d.n_replicas).sum();
                 if target.deployments.iter().any(|&d| d >= self.deployments.len()) || n == 0 {
                     return refuse("classes.targets.deployments", "no such deployment, or none with a replica");
                 }
+                if target.deployments.iter().any(|&d| self.deployments[d].role == Role::Decode) {
+                    return refuse("classes.targets.deployments", "a decode deployment takes no prompts");
+                }
                 if (1..target.deployments.len()).any(|i| target.deployments[..i].contains(&target.deployments[i])) {
                     return refuse("classes.targets.deployments", "a deployment is listed twice");
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a deployment says of others and of its replicas.
+    fn check_deployments(&self) -> Result<()> {
+        let refuse = |at: usize, field: &str, what: &str| Err(Error::input(format!("deployments[{at}].{field}"), what));
+        if self.link.is_some_and(|link| !(link.bytes_per_s > 0.0 && link.bytes_per_s.is_finite())) {
+            return Err(Error::input("link.bytes_per_s", "must be above 0"));
+        }
+        for (at, placed) in self.deployments.iter().enumerate() {
+            let is_prefill = placed.role == Role::Prefill;
+            if is_prefill == placed.decode_targets.is_empty() {
+                return refuse(at, "decode_targets", "belong to the role prefill, which needs one");
+            }
+            let takes_over =
+                |&d: &usize| self.deployments.get(d).is_some_and(|to| to.role != Role::Prefill && to.n_replicas > 0);
+            if !placed.decode_targets.iter().all(takes_over) {
+                return refuse(
+                    at,
+                    "decode_targets",
+                    "no such deployment, or one that only prefills, or has no replica",
+                );
+            }
+            let n = placed.n_replicas as u64;
+            let is_off = |o: &OutageSpec| u64::from(o.first) + u64::from(o.n_replicas) > n || o.length_ns == 0;
+            if placed.outages.iter().chain(&placed.maintenance).any(is_off) {
+                return refuse(at, "outages, maintenance", "must be of replicas that there are, and of some length");
+            }
+            if placed.failures.iter().any(|f| f.mean_ns == 0 || f.repair_ns == 0 || f.n_together == 0) {
+                return refuse(at, "failures", "must have a mean time, a repair time and a number above 0");
+            }
+            if placed.autoscale.is_some_and(|s| {
+                s.min == 0 || s.max < s.min || u64::from(s.max) > n || s.target_ppm == 0 || s.delay_ns == 0
+            }) {
+                return refuse(at, "autoscale", "must be 1 <= min <= max <= n_replicas, with a target and a delay");
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! Tables of numbers: what leaves the engine. The column names carry the units.
 
-use crate::cell::{Fate, Sim};
+use crate::cell::Sim;
 use crate::class_meter::{ClassCount, N_METRICS};
 use crate::error::{Error, Result};
 use crate::meter::Work;
+use crate::request::Fate;
 use crate::sketch;
 use crate::step::{Bound, StepLine};
 use crate::time::{j_from_fj, s_from_fs, s_from_ns, NEVER, NS_PER_S};
@@ -59,6 +60,7 @@ pub fn take(sim: &Sim, what: &str) -> Result<Table> {
         "windows" => Ok(windows(sim)),
         "sketches" => Ok(sketches(sim)),
         "requests" => Ok(requests(sim)),
+        "timeline" => Ok(timeline(sim)),
         other => Err(Error::input("what", format!("no table '{other}'"))),
     }
 }
@@ -73,6 +75,10 @@ fn classes(sim: &Sim) -> Table {
         .u64("completed", &rows, |r| r.1.completed)
         .u64("rejected", &rows, |r| r.1.rejected)
         .u64("unfinished", &rows, |r| r.1.unfinished)
+        .u64("timed_out", &rows, |r| r.1.timed_out)
+        .u64("cancelled", &rows, |r| r.1.cancelled)
+        .u64("retried", &rows, |r| r.1.retried)
+        .u64("lost", &rows, |r| r.1.lost)
         .u64("input_tokens", &rows, |r| r.1.input_tokens)
         .u64("output_tokens", &rows, |r| r.1.output_tokens)
         .u64("span_offered", &rows, |r| r.2.offered)
@@ -94,6 +100,10 @@ fn class_windows(sim: &Sim) -> Table {
         .u64("offered", &rows, |r| r.2.offered)
         .u64("completed", &rows, |r| r.2.completed)
         .u64("rejected", &rows, |r| r.2.rejected)
+        .u64("timed_out", &rows, |r| r.2.timed_out)
+        .u64("cancelled", &rows, |r| r.2.cancelled)
+        .u64("retried", &rows, |r| r.2.retried)
+        .u64("lost", &rows, |r| r.2.lost)
         .u64("attained", &rows, |r| r.2.attained)
 }
 
@@ -116,6 +126,7 @@ fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
         .u64("output_tokens", rows, |r| of(r).output_tokens)
         .u64("recomputed_tokens", rows, |r| of(r).recomputed_tokens)
         .u64("preemptions", rows, |r| of(r).preemptions)
+        .f64("down_s", rows, |r| s_from_ns(of(r).down_ns))
 }
 
 /// Work of each deployment over the measured span, and what it consists of.
@@ -214,6 +225,19 @@ fn requests(sim: &Sim) -> Table {
         .u32("generated_tokens", rows, |r| r.generated_tokens)
 }
 
+/// Stretches of equal steps, in the order in which they ended; what the bound left out is `n_left_out` of each row.
+fn timeline(sim: &Sim) -> Table {
+    let rows = &sim.timeline.spans;
+    Table::default()
+        .u32("replica_ix", rows, |r| r.replica)
+        .u64("begin_ns", rows, |r| r.begin_ns)
+        .u64("end_ns", rows, |r| r.end_ns)
+        .u64("n_decoding", rows, |r| r.n_decoding)
+        .u64("n_prompts", rows, |r| r.n_prompts)
+        .u64("steps", rows, |r| r.steps)
+        .u64("n_left_out", rows, |_| sim.timeline.n_left_out)
+}
+
 /// Rows of sketches, as `take(sim, "sketches")` gives them, of any number of pools, cells and seeds.
 #[derive(Debug, Clone, Default)]
 pub struct SketchRows {
@@ -291,4 +315,4 @@ impl Merged {
 }
 
 /// How many latency metrics a class has; the codes of `metric_ix`.
-pub const METRICS: [&str; N_METRICS] = ["ttft", "tpot", "itl", "e2e", "queue"];
+pub const METRICS: [&str; N_METRICS] = ["ttft", "tpot", "itl", "e2e", "queue", "task"];

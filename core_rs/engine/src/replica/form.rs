@@ -17,6 +17,9 @@ impl Replica {
             self.preempt_youngest(now, desk);
             (is_changed, is_preempted) = (true, true);
         }
+        if !is_preempted && !self.handover.incoming.is_empty() {
+            self.let_in(desk);
+        }
         self.fill_chunks(now, is_preempted, desk);
         let n_decoding = self.decoding.len() as u64;
         let is_mixed = !self.chunks.is_empty();
@@ -32,7 +35,9 @@ impl Replica {
         {
             let (done, valid) = (run.done, run.line.valid_steps);
             let steps = self.steps_until_change(valid - done, is_preempted, desk.slab);
+            let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
             let run = self.running.as_mut()?;
+            run.kv_tokens.base = held - run.kv_tokens.slope * i128::from(done);
             run.planned = done + steps;
             return Some(end_of_step(run.anchor_ns, &run.line, run.planned));
         }
@@ -43,8 +48,8 @@ impl Replica {
             n_growing_in_window: self.n_growing,
             chunks,
         };
-        let line = desk.deployment.model.step(&load(&self.chunks));
-        let decode_only = (is_mixed && n_decoding > 0).then(|| desk.deployment.model.step(&load(&[])));
+        let line = desk.deployment.step(&load(&self.chunks));
+        let decode_only = (is_mixed && n_decoding > 0).then(|| desk.deployment.step(&load(&[])));
         let planned = if is_mixed { 1 } else { self.steps_until_change(line.valid_steps, is_preempted, desk.slab) };
         let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
         let kv_tokens = Line { base: held, slope: i128::from(n_decoding) };
@@ -67,10 +72,13 @@ impl Replica {
             self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
         } else {
             self.decoding.retain(|Reverse((_, other))| *other != slot);
+            let is_newcomer = self.forget_newcomer(slot, desk);
             self.stop_decoding(slot, desk);
             let request = &mut desk.slab[slot];
             request.target = request.input_tokens + request.generated;
-            request.last_token_ns = now;
+            if !is_newcomer {
+                request.last_token_ns = now;
+            }
         }
         let request = &mut desk.slab[slot];
         request.prefilled = 0;
@@ -81,8 +89,8 @@ impl Replica {
 
     /// Decode steps until the composition may change: an end, a full window, no free block, or `valid` steps.
     fn steps_until_change(&mut self, valid: u64, is_preempted: bool, slab: &Slab) -> u64 {
-        if is_preempted {
-            return 1; // the next step may admit again
+        if is_preempted || !self.handover.newcomers.is_empty() {
+            return 1; // the next step may admit again, or counts a first gap by itself
         }
         let mut steps = valid;
         if let Some(&Reverse((end, _))) = self.decoding.peek() {

@@ -1,0 +1,260 @@
+//! Requests from their clients' side: sent, turned away, given up, sent again, followed by others.
+
+use super::Sim;
+use crate::agenda::Event;
+use crate::inbox::Asked;
+use crate::replica::Withdrawn;
+use crate::request::{Fate, Leaving, Request, NOWHERE};
+use crate::router::Ask;
+use crate::time::NEVER;
+
+impl Sim {
+    /// The next request of the inbox arrives.
+    pub(super) fn arrive(&mut self, t: u64) {
+        let asked = self.inbox.take();
+        self.send(asked, t);
+    }
+
+    /// A client sends a request: it is offered.
+    pub(super) fn send(&mut self, asked: Asked, t: u64) {
+        self.inbox.sent(asked.row, t);
+        let in_span = self.clock.in_span(t);
+        let clock = &self.clock;
+        let meter = &mut self.classes[usize::from(asked.class)];
+        meter.add_offered(clock, t, in_span, asked.input_tokens, asked.output_tokens);
+        let slot = self.slab.insert(Request::new(&asked, in_span, t));
+        self.stamp(slot);
+        self.dispatch(slot, t);
+    }
+
+    /// The router sends a request to a replica.
+    pub(super) fn dispatch(&mut self, slot: u32, t: u64) {
+        let request = &self.slab[slot];
+        let ask = Ask { asked: request.asked(), attempt: request.attempt, prefix: None };
+        let Some(replica) = self.router.choose(&ask, &self.deployments) else {
+            self.turn_away(slot, t);
+            return;
+        };
+        let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];
+        let request = &mut self.slab[slot];
+        request.replica = replica;
+        let at_end = request.kv_tokens_at_end();
+        let takes_over = |&d: &usize| at_end <= self.deployments[d].model.max_sequence_tokens();
+        if deployment.tokens_at_end(request) > deployment.model.max_sequence_tokens()
+            || !deployment.decode_targets.iter().all(takes_over)
+        {
+            self.router.ended(replica, request.input_tokens, false);
+            self.fail(slot, t, Fate::Rejected);
+            return;
+        }
+        request.window_blocks = deployment.window_blocks(request);
+        if let Some(after) = self.spec.classes[usize::from(request.class)].timeout_ns {
+            let event = Event::TimesOut { row: request.row, slot, stamp: request.stamp };
+            self.agenda.set(t.saturating_add(after), event);
+        }
+        let next = self.replicas[replica as usize].arrive(slot, t, deployment);
+        self.queue.set(replica, next);
+    }
+
+    /// After a boundary of `replica`: what ended, was handed over, or left there.
+    pub(super) fn heed(&mut self, replica: u32, t: u64) {
+        for at in 0..self.notes.first_tokens.len() {
+            let request = &self.slab[self.notes.first_tokens[at]];
+            if request.leaving == Leaving::Stays {
+                self.router.first_token(replica, request.input_tokens);
+            }
+        }
+        self.notes.first_tokens.clear();
+        for at in 0..self.ended.len() {
+            let (slot, end_ns) = self.ended[at];
+            if self.slab[slot].leaving != Leaving::Stays {
+                self.let_go(slot);
+                continue;
+            }
+            self.router.ended(replica, self.slab[slot].input_tokens, true);
+            self.complete(slot, end_ns);
+        }
+        self.ended.clear();
+        for at in 0..self.notes.gone.len() {
+            self.let_go(self.notes.gone[at]);
+        }
+        self.notes.gone.clear();
+        self.hand_over(replica, t);
+    }
+
+    fn complete(&mut self, slot: u32, end_ns: u64) {
+        let request = self.slab[slot].clone();
+        self.keep_row(&request, Fate::Completed, end_ns);
+        self.slab.remove(slot);
+        if let Some(begin_ns) = self.inbox.ended(request.row, true) {
+            if self.clock.in_span(begin_ns) && !self.spec.classes[usize::from(request.class)].chains_go_on {
+                let pool = self.deployments[self.deployment_of[request.replica as usize] as usize].pool;
+                self.classes[usize::from(request.class)].add_task(pool, end_ns - begin_ns);
+            }
+        }
+        self.follow(request.row, end_ns);
+    }
+
+    /// The client of a request without its first token gives up, and perhaps tries again.
+    pub(super) fn times_out(&mut self, slot: u32, t: u64) {
+        let request = &self.slab[slot];
+        if request.generated > 0 {
+            return;
+        }
+        match self.wait_ns(request) {
+            Some(wait) => {
+                let new = self.slab.insert(self.slab[slot].again());
+                self.part(slot, t, Leaving::Again);
+                self.try_again(new, t, wait);
+            }
+            None => self.give_up(slot, t, Fate::TimedOut),
+        }
+    }
+
+    /// The client of a request goes away.
+    pub(super) fn is_cancelled(&mut self, slot: u32, t: u64) {
+        self.give_up(slot, t, Fate::Cancelled);
+    }
+
+    /// A request ends without having been completed, wherever it is.
+    fn give_up(&mut self, slot: u32, t: u64, fate: Fate) {
+        if self.slab[slot].replica == NOWHERE {
+            self.fail(slot, t, fate);
+            return;
+        }
+        let request = self.slab[slot].clone();
+        self.classes[usize::from(request.class)].add_failed(&self.clock, t, request.in_span, fate);
+        self.part(slot, t, Leaving::Ends(fate));
+        self.break_chain(request.row, request.class, t);
+    }
+
+    /// A request and its replica part; the replica lets go of it at once or at its next boundary.
+    pub(super) fn part(&mut self, slot: u32, t: u64, leaving: Leaving) {
+        let request = &mut self.slab[slot];
+        request.leaving = leaving;
+        request.stamp = u64::MAX;
+        let replica = request.replica;
+        self.router.ended(replica, request.input_tokens, request.generated > 0);
+        let (how, next) = self.replicas[replica as usize].withdraw(slot, t);
+        if let Some(next) = next {
+            self.queue.set(replica, next);
+        }
+        self.release_source(slot, t);
+        if how == Withdrawn::Now {
+            self.let_go(slot);
+        }
+    }
+
+    /// A request that left its replica is forgotten.
+    pub(super) fn let_go(&mut self, slot: u32) {
+        if let Leaving::Ends(fate) = self.slab[slot].leaving {
+            let request = self.slab[slot].clone();
+            self.keep_row(&request, fate, NEVER);
+        }
+        self.slab.remove(slot);
+    }
+
+    /// A request that is on no replica is refused: its client tries again, or that is its end.
+    pub(super) fn turn_away(&mut self, slot: u32, t: u64) {
+        match self.wait_ns(&self.slab[slot]) {
+            Some(wait) => {
+                self.slab[slot] = self.slab[slot].again();
+                self.try_again(slot, t, wait);
+            }
+            None => self.fail(slot, t, Fate::Rejected),
+        }
+    }
+
+    /// The wait before the next retry, if there is one.
+    fn wait_ns(&self, request: &Request) -> Option<u64> {
+        let retries = self.spec.classes[usize::from(request.class)].retries?;
+        (request.attempt < retries.n).then(|| retries.wait_ns(request.attempt))
+    }
+
+    /// A request is sent again after `wait` nanoseconds.
+    pub(super) fn try_again(&mut self, slot: u32, t: u64, wait: u64) {
+        self.stamp(slot);
+        let request = &self.slab[slot];
+        let (class, in_span) = (usize::from(request.class), request.in_span);
+        let event = Event::IsSentAgain { row: request.row, slot, stamp: request.stamp };
+        self.classes[class].add_retried(&self.clock, t, in_span);
+        self.agenda.set(t.saturating_add(wait), event);
+    }
+
+    /// A request that is on no replica ends without having been completed.
+    fn fail(&mut self, slot: u32, t: u64, fate: Fate) {
+        let request = self.slab[slot].clone();
+        self.slab.remove(slot);
+        self.classes[usize::from(request.class)].add_failed(&self.clock, t, request.in_span, fate);
+        self.keep_row(&request, fate, NEVER);
+        self.break_chain(request.row, request.class, t);
+    }
+
+    /// The run is over and a request is still there.
+    pub(super) fn is_left(&mut self, slot: u32) {
+        let request = self.slab[slot].clone();
+        match request.leaving {
+            Leaving::Stays => {
+                self.classes[usize::from(request.class)].add_failed(
+                    &self.clock,
+                    self.now_ns,
+                    request.in_span,
+                    Fate::Unfinished,
+                );
+                self.keep_row(&request, Fate::Unfinished, NEVER);
+            }
+            Leaving::Ends(fate) => self.keep_row(&request, fate, NEVER),
+            Leaving::Again => {}
+        }
+    }
+
+    /// What follows `row` is set to be sent, if the run's length is not over by then.
+    fn follow(&mut self, row: u64, t: u64) {
+        for (next, delay) in self.inbox.after(row) {
+            let at = t.saturating_add(delay);
+            if at <= self.spec.length_ns {
+                self.n_to_send += 1;
+                self.agenda.set(at, Event::IsSent { row: next });
+            }
+        }
+    }
+
+    /// `row` failed at `t`: what follows it goes on, or counts as offered and cancelled at once.
+    fn break_chain(&mut self, row: u64, class: u16, t: u64) {
+        self.inbox.ended(row, false);
+        if self.spec.classes[usize::from(class)].chains_go_on {
+            self.follow(row, t);
+            return;
+        }
+        if t > self.spec.length_ns {
+            return;
+        }
+        let mut rest: Vec<u64> = self.inbox.after(row).into_iter().map(|(next, _)| next).collect();
+        while let Some(next) = rest.pop() {
+            let asked = self.inbox.asked(next);
+            let in_span = self.clock.in_span(t);
+            let request = Request::new(&asked, in_span, t);
+            let meter = &mut self.classes[usize::from(asked.class)];
+            meter.add_offered(&self.clock, t, in_span, asked.input_tokens, asked.output_tokens);
+            meter.add_failed(&self.clock, t, in_span, Fate::Cancelled);
+            self.keep_row(&request, Fate::Cancelled, NEVER);
+            self.inbox.ended(next, false);
+            rest.extend(self.inbox.after(next).into_iter().map(|(after, _)| after));
+        }
+    }
+
+    /// Number a sending, and set when its client goes away.
+    fn stamp(&mut self, slot: u32) {
+        self.next_stamp += 1;
+        let request = &mut self.slab[slot];
+        request.stamp = self.next_stamp;
+        if let Some(after) = self.spec.classes[usize::from(request.class)].cancel_after_ns {
+            let event = Event::IsCancelled { row: request.row, slot, stamp: request.stamp };
+            self.agenda.set(request.arrival_ns.saturating_add(after), event);
+        }
+    }
+
+    pub(super) fn is_current(&self, slot: u32, stamp: u64) -> bool {
+        self.slab[slot].stamp == stamp
+    }
+}

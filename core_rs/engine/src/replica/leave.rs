@@ -1,0 +1,94 @@
+//! Requests that leave before their end: their client has gone, or the replica fails.
+
+use std::cmp::Reverse;
+
+use super::{Desk, Replica};
+use crate::meter::steps_done;
+
+/// What became of a request that should leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawn {
+    /// It had no blocks and is gone.
+    Now,
+    /// It runs, and leaves at the end of the step under way.
+    AtBoundary,
+}
+
+impl Replica {
+    /// The client of `slot` has gone at `now`; also says when this replica next needs attention, if that changes.
+    pub fn withdraw(&mut self, slot: u32, now: u64) -> (Withdrawn, Option<u64>) {
+        for is_waiting in [true, false] {
+            let queue = if is_waiting { &mut self.waiting } else { &mut self.handover.incoming };
+            if let Some(at) = queue.iter().position(|&other| other == slot) {
+                queue.remove(at);
+                // Whoever was held up behind it may be let in.
+                let is_more = !queue.is_empty();
+                return (Withdrawn::Now, is_more.then(|| self.next_boundary(now)));
+            }
+        }
+        self.leaving.push(slot);
+        (Withdrawn::AtBoundary, Some(self.next_boundary(now)))
+    }
+
+    /// When the step under way ends, which the stretch now ends with; an idle replica has its boundary at once.
+    pub(super) fn next_boundary(&mut self, now: u64) -> u64 {
+        let Some(run) = &mut self.running else { return now };
+        if !run.is_mixed {
+            let before = now.saturating_sub(1);
+            let boundary = steps_done(run.anchor_ns, &run.line, run.done, run.planned, before) + 1;
+            run.planned = run.planned.min(boundary);
+        }
+        crate::meter::end_of_step(run.anchor_ns, &run.line, run.planned)
+    }
+
+    /// At a boundary: those whose client has gone leave, unless they have ended; true if one left.
+    pub(super) fn let_go(&mut self, desk: &mut Desk<'_>) -> bool {
+        let mut is_changed = false;
+        for slot in std::mem::take(&mut self.leaving) {
+            if desk.ended.iter().any(|&(ended, _)| ended == slot) {
+                continue;
+            }
+            if self.decoding.iter().any(|Reverse((_, other))| *other == slot) {
+                self.decoding.retain(|Reverse((_, other))| *other != slot);
+                self.stop_decoding(slot, desk);
+                is_changed = true;
+            } else {
+                let held = [&mut self.prefilling, &mut self.handover.moving, &mut self.handover.ready];
+                for list in held {
+                    list.retain(|&other| other != slot);
+                }
+                let request = &mut desk.slab[slot];
+                self.reserved_tokens -= u64::from(request.target);
+                self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
+                request.admission = u64::MAX;
+            }
+            desk.notes.gone.push(slot);
+        }
+        is_changed
+    }
+
+    /// The replica fails at `now`: a step that has not ended by then never will. All its requests, as they are lost.
+    pub fn fail(&mut self, now: u64, desk: &mut Desk<'_>) -> Vec<u32> {
+        if let Some(run) = &self.running {
+            if !run.is_mixed && now > 0 {
+                let done = steps_done(run.anchor_ns, &run.line, run.done, run.planned, now - 1);
+                self.count_steps(done, desk);
+            }
+        }
+        for Reverse((_, slot)) in &self.decoding {
+            let request = &mut desk.slab[*slot];
+            request.generated += (self.counter - request.decode_from) as u32;
+        }
+        let mut lost: Vec<u32> = self.decoding.drain().map(|Reverse((_, slot))| slot).collect();
+        lost.append(&mut self.prefilling);
+        lost.append(&mut self.handover.moving);
+        lost.append(&mut self.handover.ready);
+        lost.extend(self.handover.incoming.drain(..));
+        lost.extend(self.waiting.drain(..));
+        for &slot in &lost {
+            desk.slab[slot].admission = u64::MAX;
+        }
+        *self = Self::new(desk.deployment.blocks(), desk.classes.len(), self.gaps.is_some());
+        lost
+    }
+}

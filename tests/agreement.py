@@ -1,0 +1,106 @@
+"""Whether the engine, which jumps, and the oracle, which does not, say the same: request by request, to the nanosecond."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from planner import core
+from tests.deployments import requests
+from tests.reference import Request, Simulation
+
+NOWHERE = 2**32 - 1
+EXACT_MAX = 1000
+"""Values that a sketch keeps as they are."""
+
+
+def check(
+    spec: dict[str, Any],
+    rows: list[Request],
+    links: list[tuple[int | None, int]] | None = None,
+    sessions: list[int] | None = None,
+) -> Simulation:
+    """Simulate both ways; every table has to be equal."""
+    oracle = Simulation(spec, rows, links, sessions).run()
+    got = core.simulate(spec, requests(rows, links, sessions))
+    check_requests(got, oracle)
+    check_classes(got, oracle)
+    check_work(got, oracle)
+    check_sketches(got, oracle)
+    return oracle
+
+
+def as_table(work: Counter[str]) -> dict[str, float]:
+    """Work of the oracle in the units of the core's tables."""
+    row: dict[str, float] = {"busy_s": float(work["busy_ns"]) / 1e9, "down_s": float(work["down_ns"]) / 1e9}
+    for name in ("prefill", "decode", "memory", "compute", "network", "launch", "kv_token"):
+        row[f"{name}_s"] = float(work[f"{name}_s"]) / 1e15
+    for name in ("prefill_j", "decode_j"):
+        row[name] = float(work[name]) / 1e15
+    for name in ("bytes", "flop"):
+        row[name] = float(work[name])
+    for name in ("steps", "input_tokens", "output_tokens", "recomputed_tokens", "preemptions"):
+        row[name] = work[name]
+    return row
+
+
+def bucket(value: int) -> int:
+    """The place of a value among buckets 1/128 of a power of two wide."""
+    if value < 128:
+        return value
+    exponent = value.bit_length() - 8
+    return (exponent + 1) * 128 + (value >> exponent) - 128
+
+
+def check_requests(got: core.SimTables, oracle: Simulation) -> None:
+    assert got.requests is not None
+    names = ["row", "arrival_ns", "start_ns", "first_token_ns", "end_ns", "fate", "generated_tokens", "replica_ix"]
+    expected = [
+        (
+            row,
+            seq.arrival,
+            seq.start,
+            seq.first,
+            seq.times[-1] if seq.fate == 0 else None,
+            seq.fate,
+            len(seq.times),
+            NOWHERE if seq.replica is None else seq.replica.number,
+        )
+        for row, seq in sorted(oracle.rows.items())
+    ]
+    assert got.requests.select(names).rows() == expected
+
+
+def check_classes(got: core.SimTables, oracle: Simulation) -> None:
+    for row in got.classes.iter_rows(named=True):
+        counts = oracle.counts[row.pop("class_ix")]
+        assert row == {name: counts[name] for name in row}
+    windows = {(row.pop("class_ix"), row.pop("window_ix")): row for row in got.class_windows.iter_rows(named=True)}
+    assert windows.keys() == oracle.class_windows.keys()
+    for key, row in windows.items():
+        assert row == {name: oracle.class_windows[key][name] for name in row}
+
+
+def check_work(got: core.SimTables, oracle: Simulation) -> None:
+    for row in got.deployments.iter_rows(named=True):
+        expected = as_table(oracle.span[row["deployment_ix"]])
+        assert {name: row[name] for name in expected} == expected
+    windows = {(row.pop("deployment_ix"), row.pop("window_ix")): row for row in got.windows.iter_rows(named=True)}
+    assert windows.keys() == oracle.windows.keys()
+    for key, row in windows.items():
+        assert row == as_table(oracle.windows[key])
+
+
+def check_sketches(got: core.SimTables, oracle: Simulation) -> None:
+    found: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
+    sums: Counter[tuple[int, int, int]] = Counter()
+    for row in got.sketches.iter_rows(named=True):
+        key = (row["class_ix"], row["pool_ix"], row["metric_ix"])
+        assert row["is_bucket"] == (len(oracle.values[key]) > EXACT_MAX)
+        found[key][row["key_ns"]] += row["count"]
+        sums[key] += row["sum_s"] * 10**15 + row["sum_fs"]
+    values = {key: each for key, each in oracle.values.items() if each}
+    assert found.keys() == values.keys()
+    for key, each in values.items():
+        assert found[key] == Counter(map(bucket, each) if len(each) > EXACT_MAX else each)
+        assert sums[key] == oracle.sums_fs[key]
