@@ -114,8 +114,8 @@ def _rewrite(
     if is_stream:
         for notice in notices:
             output.warn(notice.message, to)
-        write.dump(requests, sys.stdout.buffer, form)
-        sys.stdout.flush()
+        with output.answering():
+            write.dump(requests, sys.stdout.buffer, form)
         return
     path = out if out is not None else Path(f"{_stem(file)}{f'-every-{n}' if n > 1 else ''}.{form}")
     write.write(requests, path, form, replace=force and not _is_same(path, file))
