@@ -68,7 +68,7 @@ def command(
     finally:
         line.end()
     result = done.result
-    shown = text.run_report(result, wall_s=done.wall_s)
+    shown = text.run_report(result, wall_s=None if done.is_reused else done.wall_s)
     if done.is_reused:
         shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
     else:

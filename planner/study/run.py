@@ -162,8 +162,15 @@ def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> No
         mine = traffic.frame.filter(pl.col("class_ix") == ix)
         shortest = mine.select((pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1).min()).item()
         if shortest is not None and shortest > longest:
-            what = f"its shortest request needs {shortest:,} tokens of KV cache, the largest replica holds {longest:,}"
-            faults.append(Fault(what, "use more chips a replica, or kv_dtype: fp8", path=f"traffic.{name}"))
+            if longest == _context_tokens(scenario, fleet, name):  # then no more chips would help
+                what = f"its shortest request is {shortest:,} tokens long, its model takes {longest:,} at most"
+                way_out = "shorten input and output, or choose a model with a longer context"
+            else:
+                what = (
+                    f"its shortest request needs {shortest:,} tokens of KV cache, the largest replica holds {longest:,}"
+                )
+                way_out = "use more chips a replica, or kv_dtype: fp8"
+            faults.append(Fault(what, way_out, path=f"traffic.{name}"))
     if faults:
         raise Infeasible(*faults)
 
@@ -175,6 +182,12 @@ def longest_sequence(scenario: Scenario, fleet: Fleet, name: str) -> int:
         for target in targets(scenario, fleet, name)
         for deployment in target["deployments"]
     )
+
+
+def _context_tokens(scenario: Scenario, fleet: Fleet, name: str) -> int:
+    """Tokens that the model of a class takes at most."""
+    ixs = [ix for target in targets(scenario, fleet, name) for ix in target["deployments"]]
+    return max(int(fleet.placed[ix].spec["model"]["context_tokens"]) for ix in ixs)
 
 
 def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False) -> str:

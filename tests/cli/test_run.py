@@ -101,6 +101,8 @@ def test_the_same_question_is_answered_once(tmp_path):
     assert (first.returncode, "wrote runs/a-small-fleet-" in first.stdout) == (0, True)
     again = planner("run", file, cwd=tmp_path)
     assert "the same question was answered before" in again.stdout
+    assert "simulated in" in first.stdout
+    assert "simulated in" not in again.stdout
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert "wrote runs/" in planner("run", file, "--force", cwd=tmp_path).stdout
     assert planner("run", file, "--set", "run.seed=9", cwd=tmp_path).returncode == 0
@@ -178,7 +180,14 @@ def test_a_class_of_which_no_request_fits_is_infeasible(tmp_path):
     file = scenario(tmp_path, "trace: ./long.csv", model="llama-3.1-8b", chips=1, run="seed: 1")
     done = planner("run", file, cwd=tmp_path)
     assert done.returncode == 4
-    assert "its shortest request needs 150,009 tokens of KV cache" in done.stderr
+    assert "its shortest request is 150,009 tokens long, its model takes 131,072 at most" in done.stderr
+    # 2 x 85.9 GB hold the 141 GB of weights and not the 130,009 x 327,680 B = 42.6 GB of keys and values.
+    (tmp_path / "long.csv").write_text("arrival_s,input_tokens,output_tokens\n0,130000,10\n")
+    file = scenario(tmp_path, "trace: ./long.csv", model="llama-3.1-70b", rack="hgx-h100", chips=2, run="seed: 1")
+    done = planner("run", file, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "its shortest request needs 130,009 tokens of KV cache, the largest replica holds" in done.stderr
+    assert "use more chips a replica" in done.stderr
 
 
 def test_one_simulation_serves_variants_that_differ_only_in_money_or_carbon(tmp_path):
