@@ -21,6 +21,7 @@ _KINDS = {
     "rack": ("racks", "rack", True),
     "engine": ("engines", "serving engine", False),
     "site": ("sites", "site", False),
+    "demand": ("demand", "demand of a service", False),
     "lengths": ("", "file of lengths", True),
 }
 """Kind of reference -> the catalogue's kind, how people call it, whether it may be a file."""

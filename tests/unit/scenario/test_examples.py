@@ -95,7 +95,8 @@ def test_buy_plan() -> None:
     coding = s.traffic["coding"]
     assert (coding.rate_req_per_s, coding.burstiness) == (21.6, 2.5)  # one is 03's, the other is inherited
     assert coding.sessions is not None
-    assert (coding.sessions.turns.kind, coding.sessions.turns.mean, coding.sessions.think) == ("geometric", 10.0, 4.0)
+    turns, think = coding.sessions.turns, coding.sessions.think
+    assert (turns.kind, turns.mean, think.kind, think.value_s) == ("geometric", 10.0, "fixed", 4.0)
     pool = s.fleet.pools["jalapeno"]
     assert pool.count_range is not None
     assert (pool.rack, pool.count_range.min, pool.count_range.max) == ("jalapeno-rack", 0, 12)
