@@ -20,7 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "check": ("planner.cli.check", "Validate scenarios; list what this version does not act on."),
     "run": ("planner.cli.run", "Simulate the fleet as given: latency limits, load, power, cost."),
     "catalog": ("planner.cli.catalog", "List, show and compare the facts: chips, racks, models, prices, sites."),
-    "trace": ("planner.cli.trace", "Inspect, convert and sample request traces."),
+    "trace": ("planner.cli.trace", "Inspect, convert, sample and make request traces."),
     "schema": ("planner.cli.schema", "JSON Schema of scenarios, results and catalogue files."),
 }
 EPILOG = """\b

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import output
+from planner.cli import output, trace_make
 from planner.errors import Notice
 
 if TYPE_CHECKING:
@@ -52,8 +52,11 @@ force_option = click.option("--force", is_flag=True, help="Write over a file tha
 @output.shared_options
 @click.pass_context
 def command(ctx: click.Context, /, **shared: object) -> None:
-    """Inspect, convert and sample request traces."""
+    """Inspect, convert, sample and make request traces."""
     ctx.obj = output.settings(**shared)
+
+
+command.add_command(trace_make.command)
 
 
 @command.command(epilog=INSPECT_EPILOG)
