@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.errors import Fault, Infeasible, TrafficError
+from planner.errors import Fault, Infeasible, ScenarioError, TrafficError
 from planner.fleet.cells import Cell, ns, sim_spec, targets
 from planner.fleet.executor import Executor, Progress
 from planner.fleet.layout import Lengths, lay_out
@@ -104,6 +104,7 @@ def _jobs(
         what = _traffic_key(scenario)
         for seed in _seeds(scenario):
             traffic = drawn[what, seed]
+            check_warmup(scenario, traffic)
             check_fits(scenario, fleet, traffic)
             spec = sim_spec(scenario, fleet, seed=seed, length_ns=traffic.length_ns, keep_requests=keep_requests)
             key = what + json.dumps(spec, sort_keys=True)
@@ -150,6 +151,17 @@ def _traffic_key(scenario: Scenario) -> str:
     """What the requests depend on: equal keys draw equal requests."""
     shown = {"traffic": repr(dict(scenario.traffic)), "length": scenario.run.length_s, "dir": str(scenario.base_dir)}
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def check_warmup(scenario: Scenario, traffic: ScenarioTraffic) -> None:
+    """Refuse a run whose traces end within its warm-up. Raises `ScenarioError`."""
+    if ns(scenario.run.warmup_s) >= traffic.length_ns:
+        origin = scenario.origins["run.warmup"]
+        what = (
+            f"the warm-up is not shorter than the run, which lasts as its trace does: {traffic.length_ns / 1e9:,.9g} s"
+        )
+        way_out = "nothing would be measured: shorten it, or give run.length and repeat: true"
+        raise ScenarioError(Fault(what, way_out, path="run.warmup", file=origin.file, line=origin.line, col=origin.col))
 
 
 def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> None:

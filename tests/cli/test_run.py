@@ -190,6 +190,17 @@ def test_a_class_of_which_no_request_fits_is_infeasible(tmp_path):
     assert "use more chips a replica" in done.stderr
 
 
+def test_a_warm_up_beyond_the_trace_is_refused_where_it_is_written(tmp_path):
+    (tmp_path / "short.csv").write_text("arrival_s,input_tokens,output_tokens\n100,50,10\n130.25,50,10\n")
+    file = scenario(tmp_path, "trace: ./short.csv", run="warmup: 31 s")
+    for verb in ("run", "check"):
+        done = planner(verb, file, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "run.warmup: the warm-up is not shorter than the run" in done.stderr
+        assert "30.25 s" in done.stderr
+    assert planner("run", file, "--set", "run.warmup=30 s", cwd=tmp_path).returncode == 0
+
+
 def test_one_simulation_serves_variants_that_differ_only_in_money_or_carbon(tmp_path):
     file = Path(scenario(tmp_path))
     variants = "overrides: {clean: {site.grid: no}, dear: {site.power_price: 0.3 USD/kWh}}\n"
