@@ -15,6 +15,7 @@ __all__ = [
     "plan",
     "quantiles",
     "sample",
+    "steady",
     "step_times",
 ]
 
@@ -52,6 +53,9 @@ def plan(spec: bytes) -> str:
 
 def step_times(spec: bytes, batches: object) -> Table:
     """The cost of a step for each row of `batches`; rows of one `load_ix` (optional) are one step."""
+
+def steady(spec: bytes, rows: object) -> tuple[Table, list[tuple[str, str] | None]]:
+    """Closed loops at fixed concurrency, a row each; for each group why it cannot run, as (what, way out)."""
 
 def sample(spec: bytes) -> Table:
     """Random arrivals or lengths."""

@@ -104,6 +104,20 @@ def step_times(deployment: Mapping[str, object], batches: pl.DataFrame) -> pl.Da
         raise _translate(error) from None
 
 
+def steady(spec: Mapping[str, object], rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[str, str] | None]]:
+    """TTFT, TPOT, throughput and draw of closed loops at fixed concurrency, a row each; for each group of `spec` why it
+    cannot run (what, way out), or None. Rows of such a group are NaN.
+
+    `rows` has group_ix UInt64 and the Float64 columns input_tokens, output_tokens, concurrency, prefill_workers and
+    decode_workers (`core_rs/engine/src/steady.rs`).
+    """
+    try:
+        points, refusals = _core.steady(_json(spec), rows)
+    except _core.EngineError as error:
+        raise _translate(error) from None
+    return _frame(points), refusals
+
+
 def sample(spec: Mapping[str, object]) -> pl.DataFrame:
     """Random arrivals or lengths as `core_rs/engine/src/sample.rs` describes them; a pure function of `spec`."""
     try:

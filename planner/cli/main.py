@@ -19,6 +19,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "init": ("planner.cli.init", "Copy a shipped scenario to start from."),
     "check": ("planner.cli.check", "Validate scenarios; list what this version does not act on."),
     "run": ("planner.cli.run", "Simulate the fleet as given: latency limits, load, power, cost."),
+    "calibrate": ("planner.cli.calibrate", "Fit the model to measured points; errors on what a fit left out."),
+    "validate": ("planner.cli.validate", "The model against measured points, with its bands."),
     "catalog": ("planner.cli.catalog", "List, show and compare the facts: chips, racks, models, prices, sites."),
     "trace": ("planner.cli.trace", "Inspect, convert, sample and make request traces."),
     "schema": ("planner.cli.schema", "JSON Schema of scenarios, results and catalogue files."),

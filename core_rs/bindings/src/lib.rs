@@ -7,6 +7,7 @@ use engine::cell::{Requests, Sim as EngineSim};
 use engine::deployment::DeploymentSpec;
 use engine::sample::SampleSpec;
 use engine::spec::SimSpec;
+use engine::steady::{SteadyRow, SteadySpec};
 use engine::step::{self, Row, StepModel};
 use engine::table::{self, SketchRows};
 use pyo3::prelude::*;
@@ -93,6 +94,37 @@ fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResu
     Table::new(table::steps(&lines))
 }
 
+/// Benchmark-like points, a row each, and for each group why it cannot run, as (what, way out).
+#[pyfunction]
+fn steady(py: Python<'_>, spec: &[u8], rows: &Bound<'_, PyAny>) -> PyResult<(Table, Vec<Option<(String, String)>>)> {
+    let columns = Columns::read(rows)?;
+    let group_ix = columns.u64("group_ix")?;
+    let (input, output) = (columns.f64("input_tokens")?, columns.f64("output_tokens")?);
+    let concurrency = columns.f64("concurrency")?;
+    let (prefill, decode) = (columns.f64("prefill_workers")?, columns.f64("decode_workers")?);
+    let found = py.detach(|| {
+        guard(|| {
+            let spec: SteadySpec =
+                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("steady", e.to_string()))?;
+            let rows: Vec<SteadyRow> = (0..group_ix.len())
+                .map(|i| SteadyRow {
+                    group_ix: group_ix[i],
+                    input_tokens: input[i],
+                    output_tokens: output[i],
+                    concurrency: concurrency[i],
+                    prefill_workers: prefill[i],
+                    decode_workers: decode[i],
+                })
+                .collect();
+            engine::steady::run(&spec, &rows)
+        })
+    })?;
+    Ok((
+        Table::new(table::steady(&found.points))?,
+        found.refusals.into_iter().map(|r| r.map(error::in_words)).collect(),
+    ))
+}
+
 /// Random arrivals and lengths.
 #[pyfunction]
 fn sample(py: Python<'_>, spec: &[u8]) -> PyResult<Table> {
@@ -147,6 +179,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Table>()?;
     m.add_function(wrap_pyfunction!(plan, m)?)?;
     m.add_function(wrap_pyfunction!(step_times, m)?)?;
+    m.add_function(wrap_pyfunction!(steady, m)?)?;
     m.add_function(wrap_pyfunction!(sample, m)?)?;
     m.add_function(wrap_pyfunction!(quantiles, m)?)?;
     m.add_function(wrap_pyfunction!(build_info, m)?)?;

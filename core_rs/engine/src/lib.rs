@@ -31,6 +31,7 @@ pub mod sample;
 mod samples;
 pub mod sketch;
 pub mod spec;
+pub mod steady;
 pub mod step;
 pub mod sums;
 pub mod table;

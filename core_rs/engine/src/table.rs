@@ -5,6 +5,7 @@ use crate::class_meter::{ClassCount, N_METRICS};
 use crate::error::{Error, Result};
 use crate::meter::Work;
 use crate::sketch;
+use crate::steady::SteadyPoint;
 use crate::step::{Bound, StepLine};
 use crate::time::{j_from_fj, s_from_fs, s_from_ns, NEVER, NS_PER_S};
 
@@ -192,6 +193,18 @@ pub fn steps(lines: &[StepLine]) -> Table {
         .f64("launch_s", lines, |l| s_from_fs(l.launch_fs))
         .u64("is_compute_bound", lines, |l| u64::from(l.bound == Bound::Compute))
         .u64("valid_steps", lines, |l| l.valid_steps)
+}
+
+/// Points of a closed loop; what a row of an infeasible group has is not a number.
+pub fn steady(points: &[SteadyPoint]) -> Table {
+    Table::default()
+        .f64("ttft_s", points, |p| p.ttft_s)
+        .f64("tpot_s", points, |p| p.tpot_s)
+        .f64("output_tokens_per_s", points, |p| p.output_tokens_per_s)
+        .f64("n_seqs", points, |p| p.n_seqs)
+        .f64("cache_seqs", points, |p| p.cache_seqs)
+        .f64("prefill_busy_frac", points, |p| p.prefill_busy_frac)
+        .f64("chip_w", points, |p| p.chip_w)
 }
 
 fn requests(sim: &Sim) -> Table {
