@@ -121,7 +121,9 @@ def _rewrite(
             write.dump(requests, sys.stdout.buffer, form)
         return
     path = out if out is not None else Path(f"{_stem(file)}{f'-every-{n}' if n > 1 else ''}.{form}")
-    write.write(requests, path, form, replace=force and not _is_same(path, file))
+    if _is_same(path, file):
+        raise click.UsageError(f"{path} is the trace that is read; name another file with -o")
+    write.write(requests, path, form, replace=force)
     result: dict[str, Any] = {
         "path": str(path),
         "form": form,

@@ -201,6 +201,15 @@ def test_a_warm_up_beyond_the_trace_is_refused_where_it_is_written(tmp_path):
     assert planner("run", file, "--set", "run.warmup=30 s", cwd=tmp_path).returncode == 0
 
 
+def test_a_trace_of_centuries_is_refused_with_a_word_about_its_clock(tmp_path):
+    (tmp_path / "far.csv").write_text("arrival_s,input_tokens,output_tokens\n0,50,10\n9000000000,50,10\n")
+    done = planner("run", scenario(tmp_path, "trace: ./far.csv", run="seed: 1"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "whether a trace's clock is in another unit" in done.stderr
+    done = planner("run", scenario(tmp_path, run="length: 3.19e9 s, window: 1 wk"), cwd=tmp_path)
+    assert (done.returncode, "run.length" in done.stderr) == (2, True)
+
+
 def test_one_simulation_serves_variants_that_differ_only_in_money_or_carbon(tmp_path):
     file = Path(scenario(tmp_path))
     variants = "overrides: {clean: {site.grid: no}, dear: {site.power_price: 0.3 USD/kWh}}\n"

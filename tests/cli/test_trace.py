@@ -194,3 +194,12 @@ def test_a_long_stream_of_csv_has_one_header_and_every_row(tmp_path: Path) -> No
     path = tmp_path / "many.csv"
     path.write_text("arrival_s,input_tokens,output_tokens\n" + "".join(f"{n},100,10\n" for n in range(250_000)))
     assert planner("trace", "convert", str(path), "--to", "csv", "-o", "-").stdout == path.read_text()
+
+
+def test_a_trace_is_not_written_over_itself(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    path.write_text(BURSTGPT)
+    done = planner("trace", "convert", str(path), "--to", "csv", "-o", str(path), "--force")
+    assert done.returncode == 2
+    assert "is the trace that is read; name another file with -o" in done.stderr
+    assert path.read_text() == BURSTGPT
