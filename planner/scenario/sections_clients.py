@@ -149,8 +149,8 @@ class Region(Section):
 
     share_frac: Share = Field(alias="share")
     """Its share of the class's requests."""
-    shift_s: SecondsOrNone = Field(0.0, alias="shift")
-    """How much later the shape comes there: 6 h moves a peak at noon to 18 h."""
+    shift_s: Annotated[float, Quantity("time", Bounds(least=-3.2e9, most=3.2e9))] = Field(0.0, alias="shift")
+    """How much later the shape comes there: 6 h moves a peak at noon to 18 h; -6 h to 6 h in the morning."""
 
 
 class Retries(Section):

@@ -43,11 +43,12 @@ def shape(cls: TrafficClass) -> dict[str, Any] | None:
             step_ns, factors = ns(service.window_s), list(service.rate_req_per_s)
         else:
             step_ns, factors = ns(cls.shape.step_s), list(cls.shape.factors or ())
+    period_ns = step_ns * len(factors)
     return {
         "step_ns": step_ns,
         "factors": factors,
         "start_ns": start_ns,
-        "regions": [[region.share_frac, ns(region.shift_s)] for region in cls.regions.values()],
+        "regions": [[region.share_frac, ns(region.shift_s) % period_ns] for region in cls.regions.values()],
         "growth_frac": cls.growth_frac_per_year or 0.0,
     }
 

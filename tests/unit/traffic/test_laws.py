@@ -51,6 +51,8 @@ def test_regions_shift_the_peak() -> None:
     counts = by_window(drawn(DAY, shape=factors, regions=regions), 3600 * S, 24)
     assert sum(counts) == counts[12] + counts[18]
     assert abs(counts[12] / sum(counts) - 0.6) < 0.01
+    sooner = {"us": {"share": "60 %"}, "eu": {"share": "40 %", "shift": "-18 h"}}
+    assert by_window(drawn(DAY, shape=factors, regions=sooner), 3600 * S, 24) == counts
 
 
 def test_growth_compounds_from_the_begin() -> None:
