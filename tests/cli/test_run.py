@@ -11,6 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from planner.scenario import load
+from planner.study import answer as study
 from tests.commandline import ENTRY, ROOT, answer, planner
 
 SMALL = """
@@ -256,3 +258,24 @@ def test_stdin_and_usage(tmp_path):
     assert planner("run", str(tmp_path / "scenario.yaml"), "--all", "-s", "x").returncode == 2
     assert planner("run", str(tmp_path / "scenario.yaml"), "-s", "nobody").returncode == 2
     assert planner("run").returncode == 2
+
+
+def test_what_another_run_answered_meanwhile_is_read(tmp_path, monkeypatch):
+    asked = [load(scenario(tmp_path))]
+    simulate = study.run
+
+    def slow(*given, **options):
+        monkeypatch.setattr(study, "run", simulate)
+        assert not study.answer(asked, out=tmp_path / "out").is_reused
+        return simulate(*given, **options)
+
+    monkeypatch.setattr(study, "run", slow)
+    assert study.answer(asked, out=tmp_path / "out").is_reused
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
+
+
+def test_a_run_in_which_nothing_arrives_says_so(tmp_path):
+    file = scenario(tmp_path, DRAWN.replace("3 req/s", "0.0000001 req/s"))
+    done = planner("run", file, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "no request completed: none arrived" in done.stderr
