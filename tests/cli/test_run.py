@@ -279,3 +279,21 @@ def test_a_run_in_which_nothing_arrives_says_so(tmp_path):
     done = planner("run", file, cwd=tmp_path)
     assert done.returncode == 4
     assert "no request completed: none arrived" in done.stderr
+
+
+def test_a_folder_in_the_way_says_whether_force_helps(tmp_path):
+    file, out = scenario(tmp_path), tmp_path / "out"
+    assert planner("run", file, "-o", str(out)).returncode == 0
+    (out / "pools.parquet").write_bytes(b"cut short")
+    done = planner("run", file, "-o", str(out))
+    assert (done.returncode, "damaged; --force simulates again" in done.stderr) == (5, True)
+    assert planner("run", file, "-o", str(out), "--force").returncode == 0
+    done = planner("run", file, "-o", str(out), "--set", "run.seed=4")
+    assert (done.returncode, "another question; choose another folder with -o, or use --force" in done.stderr) == (
+        5,
+        True,
+    )
+    (out / "manifest.json").unlink()
+    done = planner("run", file, "-o", str(out))
+    assert (done.returncode, "--force" in done.stderr) == (5, False)
+    assert planner("run", file, "-o", str(out), "--force").returncode == 5
