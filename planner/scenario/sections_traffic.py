@@ -146,7 +146,7 @@ class TrafficClass(Section):
     priority: Annotated[int, Whole(0, 255)] = 0
     """Who is served first where requests wait: 0 before 1."""
     batch_cap: Annotated[int, Whole(1, 65_536)] | None = None
-    """Most requests in a step in which one of this class runs: small batches give fast tokens."""
+    """Most requests that run on a replica while one of this class does: small batches give fast tokens."""
     timeout_s: Seconds | None = Field(None, alias="timeout")
     """A request without its first token by then is given up."""
     cancel_after_s: Seconds | None = Field(None, alias="cancel_after")

@@ -198,3 +198,11 @@ def test_what_serves_nothing_is_said(loads: Loads) -> None:
         "fleet:\n  pools:\n    b: {rack: hgx-h200, count: 1, deploy: [{model: qwen3-8b, chips: 1}]}\n",
     )
     assert [notice.code for notice in loads(text).notices] == ["slo_unused", "pool_unused"]
+
+
+def test_who_decodes_has_to_deploy_the_model(faults: Faults) -> None:
+    other = "b: {rack: gb300-nvl72, count: 1, deploy: [{model: gpt-oss-20b, chips: 4, role: decode}]}"
+    text = SMALL.replace("chips: 8}]}", "chips: 8, role: prefill, decode_pool: b}]}\n    " + other)
+    assert any("pool 'b' does not decode 'gpt-oss-120b'" in str(fault) for fault in faults(text))
+    alone = SMALL.replace("chips: 8}]}", "chips: 8, role: decode}]}")
+    assert any("no pool deploys 'gpt-oss-120b'" in str(fault) for fault in faults(alone))

@@ -11,6 +11,10 @@ from planner.scenario.shape import Items, Names, Shape, below
 from planner.scenario.unsupported import UNSUPPORTED
 from tests.unit.scenario.scenario_text import SMALL, Loads
 
+HANDED = (
+    "chips: 8, role: prefill, decode_pool: b}]}\n"
+    "    b: {rack: gb300-nvl72, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}"
+)
 ADDED = [
     ("output: 300 tok", "output: 300 tok\n    prefix_reuse: 40 %", "traffic.chat.prefix_reuse"),
     ("output: 300 tok", "output: 300 tok\n    sessions: {turns: {dist: fixed, value: 3}}", "traffic.chat.sessions"),
@@ -39,8 +43,8 @@ ADDED = [
     ("fleet:\n", "fleet:\n  cell_replicas: 64\n", "fleet.cell_replicas"),
     ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
-    ("chips: 8", "chips: 8, role: decode", "fleet.pools.a.deploy[0].role"),
-    ("chips: 8", "chips: 8, role: prefill, decode_pool: a", "fleet.pools.a.deploy[0].decode_pool"),
+    ("chips: 8}]}", HANDED, "fleet.pools.a.deploy[0].role"),
+    ("chips: 8}]}", HANDED, "fleet.pools.a.deploy[0].decode_pool"),
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
     ("site: {grid: us-virginia}", "sites: {east: {name: us-virginia, share: 100 %}}", "sites"),
     ("run:", "cost: {insurance: 1 %}\nrun:", "cost.insurance"),
