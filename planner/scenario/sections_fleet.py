@@ -199,7 +199,7 @@ class FleetSpec(Section):
         "slo-aware",
         "cheapest-first",
     ] = "least-outstanding-tokens"
-    """How the replica of a request is picked; cheapest-first fills the pools in the order of the route or of `pools`."""
+    """How the replica of a request is picked; cheapest-first fills pools in the order of the route or of `pools`."""
     pools: dict[Name, Pool]
     """The pools by name."""
     routes: dict[Name, _Route] = Field(default_factory=dict)
