@@ -39,6 +39,9 @@ class Sim:
     def feed(self, requests: object) -> None:
         """Hand in requests: arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens UInt32, output_tokens UInt32."""
 
+    def feed_blocks(self, blocks: object) -> None:
+        """Hand in hashes of prompts that were fed: row UInt64 (ascending), hash UInt64, in prompt order."""
+
     def end_of_requests(self) -> None:
         """No more requests will come."""
 

@@ -147,13 +147,16 @@ def quantiles(sketches: pl.DataFrame, queries: Sequence[Query]) -> list[float | 
 def simulate(
     spec: Mapping[str, object],
     requests: pl.DataFrame,
+    blocks: pl.DataFrame | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> SimTables:
     """Simulate one cell to its end.
 
-    `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32. `progress` is
+    `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32. `blocks`, the
+    hashes of prompts for prefix caches, has row and hash UInt64: by row, in prompt order, a hash for each
+    `hash_block_tokens` tokens (the last may stand for less) that names them and all before them. `progress` is
     told the simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before each.
 
     Raises:
@@ -164,6 +167,8 @@ def simulate(
     try:
         sim = _core.Sim(_json(spec))
         sim.feed(requests)
+        if blocks is not None:
+            sim.feed_blocks(blocks)
         sim.end_of_requests()
         while True:
             if is_cancelled():

@@ -180,3 +180,9 @@ def requests(rows: list[tuple[int, int, int, int]]) -> pl.DataFrame:
     """A request frame of (arrival in ns, class, prompt tokens, answer tokens)."""
     schema = {"arrival_ns": pl.UInt64, "class_ix": pl.UInt16, "input_tokens": pl.UInt32, "output_tokens": pl.UInt32}
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def blocks(hashes: dict[int, list[int]]) -> pl.DataFrame:
+    """A table of prompt hashes from those of each row."""
+    rows = [(row, each) for row in sorted(hashes) for each in hashes[row]]
+    return pl.DataFrame(rows, schema={"row": pl.UInt64, "hash": pl.UInt64}, orient="row")

@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from planner import core
-from tests.reference_replica import FS_PER_NS, Replica, Seq
+from tests.reference_replica import Replica
+from tests.reference_seq import FS_PER_NS, Seq
 
 METRICS = core.METRICS
 
@@ -19,7 +20,12 @@ METRICS = core.METRICS
 class Simulation:
     """A cell: `run()` it, then read `rows`, `counts`, `windows`, `span` and `values`."""
 
-    def __init__(self, spec: dict[str, Any], requests: list[tuple[int, int, int, int]]) -> None:
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        requests: list[tuple[int, int, int, int]],
+        hashes: dict[int, list[int]] | None = None,
+    ) -> None:
         self.spec = spec
         self.warmup, self.length, self.width = spec["warmup_ns"], spec["length_ns"], spec["window_ns"]
         self.plans = [core.plan(placed["deployment"]) for placed in spec["deployments"]]
@@ -29,6 +35,8 @@ class Simulation:
             Seq(row, klass, arrival, n_in, n_out, self.warmup <= arrival < self.length, target=n_in)
             for row, (arrival, klass, n_in, n_out) in enumerate(requests)
         ]
+        for row, chain in (hashes or {}).items():
+            self.rows[row].hashes = chain
         self.counts: dict[int, Counter[str]] = {k: Counter() for k in range(len(spec["classes"]))}
         self.class_windows: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
         self.windows: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
@@ -131,7 +139,7 @@ class Simulation:
         self.windows[ix, (end - 1) // self.width].update(amounts)
         if self.warmup < end <= self.length:
             self.span[ix].update(amounts)
-        if "preemptions" in amounts:
+        if "steps" not in amounts:
             return
         at = begin
         while at < end:

@@ -40,6 +40,12 @@ impl Sim {
         py.detach(|| guard(|| self.sim.feed(&requests)))
     }
 
+    fn feed_blocks(&mut self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
+        let columns = Columns::read(blocks)?;
+        let (row, hash) = (columns.u64("row")?, columns.u64("hash")?);
+        py.detach(|| guard(|| self.sim.feed_blocks(&row, &hash)))
+    }
+
     fn end_of_requests(&mut self) {
         self.sim.end_of_requests();
     }

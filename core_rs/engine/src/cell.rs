@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 use crate::event::IndexedHeap;
 use crate::meter::{Clock, DeploymentMeter};
 use crate::placed::Deployment;
+use crate::policy::Policy;
+use crate::prefix::HashFeed;
 use crate::replica::{Desk, Replica};
 use crate::request::{Request, Slab};
 use crate::router::Router;
@@ -45,6 +47,7 @@ pub struct RequestRow {
     pub input_tokens: u32,
     pub output_tokens: u32,
     pub generated_tokens: u32,
+    pub cached_tokens: u32,
 }
 
 /// Where a simulation stands.
@@ -72,6 +75,8 @@ pub struct Sim {
     queue: IndexedHeap<u64>,
     slab: Slab,
     requests: Requests,
+    hashes: HashFeed,
+    policy: Policy,
     n_arrived: usize,
     is_fed: bool,
     is_done: bool,
@@ -91,12 +96,13 @@ impl Sim {
         let mut deployments = Vec::new();
         let mut deployment_of = Vec::new();
         let mut replicas = Vec::new();
+        let policy = Policy::new(&spec.classes);
         let tracks_gaps = spec.classes.iter().any(|c| c.limits.iter().any(|l| l.metric == Metric::Itl));
         for (at, placed) in spec.deployments.iter().enumerate() {
-            let deployment = Deployment::new(at, placed)?;
+            let deployment = Deployment::new(at, placed, spec.hash_block_tokens)?;
             for _ in 0..placed.n_replicas {
                 deployment_of.push(at as u32);
-                replicas.push(Replica::new(deployment.blocks(), spec.classes.len(), tracks_gaps));
+                replicas.push(Replica::new(deployment.blocks(), &policy, tracks_gaps));
             }
             deployments.push(deployment);
         }
@@ -116,6 +122,8 @@ impl Sim {
             replica_of: Vec::new(),
             slab: Slab::default(),
             requests: Requests::default(),
+            hashes: HashFeed::default(),
+            policy,
             n_arrived: 0,
             is_fed: false,
             is_done: false,
@@ -166,6 +174,30 @@ impl Sim {
         self.requests.class_ix.extend_from_slice(&more.class_ix);
         self.requests.input_tokens.extend_from_slice(&more.input_tokens);
         self.requests.output_tokens.extend_from_slice(&more.output_tokens);
+        Ok(())
+    }
+
+    /// Hand in the hashes of prompts that were fed: `row[i]` has `hash[i]` next, and names all of the prompt before it.
+    pub fn feed_blocks(&mut self, row: &[u64], hash: &[u64]) -> Result<()> {
+        let size = self.spec.hash_block_tokens;
+        if row.len() != hash.len() {
+            return Err(Error::input("blocks", "columns must be of equal length"));
+        }
+        if size == 0 && !row.is_empty() {
+            return Err(Error::input("hash_block_tokens", "must be given with the hashes of prompts"));
+        }
+        for (&row, &hash) in row.iter().zip(hash) {
+            let Some(&input) = self.requests.input_tokens.get(row as usize) else {
+                return Err(Error::input("blocks.row", format!("{row}: no such request was fed")));
+            };
+            if (row as usize) < self.n_arrived || self.hashes.last_row().is_some_and(|last| row < last) {
+                return Err(Error::input("blocks.row", format!("{row}: must not fall, nor come after its request")));
+            }
+            if self.hashes.push(row, hash) as u64 > u64::from(input).div_ceil(size) {
+                let what = format!("{row}: more than {input} prompt tokens / {size}, rounded up");
+                return Err(Error::input("blocks.row", what));
+            }
+        }
         Ok(())
     }
 
@@ -232,7 +264,10 @@ impl Sim {
             self.replica_of.resize(slot as usize + 1, 0);
         }
         self.replica_of[slot as usize] = replica;
-        let next = self.replicas[replica as usize].arrive(slot, t, deployment);
+        if deployment.has_cache {
+            self.slab.set_hashes(slot, self.hashes.of(row as u64));
+        }
+        let next = self.at_desk(replica, |replica, desk| replica.arrive(slot, t, desk));
         self.queue.set(replica, next);
     }
 
@@ -259,6 +294,7 @@ impl Sim {
             clock: &self.clock,
             classes: &mut self.classes,
             limits: &self.limits,
+            policy: &self.policy,
             deployment: &self.deployments[deployment],
             meter: &mut self.meters[deployment],
             ended: &mut self.ended,
@@ -298,6 +334,7 @@ impl Sim {
             input_tokens: request.input_tokens,
             output_tokens: request.output_tokens,
             generated_tokens: request.generated,
+            cached_tokens: request.cached,
         });
     }
 }

@@ -32,6 +32,10 @@ pub struct Work {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub recomputed_tokens: u64,
+    /// Tokens of the prompt stretches that requests found cached when first admitted, and the prompt tokens that need
+    /// not be computed for it.
+    pub prefix_hit_tokens: u64,
+    pub cached_input_tokens: u64,
     pub preemptions: u64,
 }
 
@@ -132,6 +136,11 @@ impl DeploymentMeter {
         self.add(clock, t_ns, &Work { preemptions: 1, ..Work::default() });
     }
 
+    /// Count what a request found in the prefix cache.
+    pub fn add_found(&mut self, clock: &Clock, t_ns: u64, prefix_hit_tokens: u64, cached_input_tokens: u64) {
+        self.add(clock, t_ns, &Work { prefix_hit_tokens, cached_input_tokens, ..Work::default() });
+    }
+
     fn add(&mut self, clock: &Clock, t_ns: u64, part: &Work) {
         self.windows.entry(t_ns / clock.window_ns).or_default().add(part);
         if clock.in_span(t_ns) {
@@ -180,7 +189,7 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: boo
         input_tokens: at_end * stretch.input_tokens,
         output_tokens: stretch.n_decoding * steps + at_end * stretch.first_tokens,
         recomputed_tokens: at_end * stretch.recomputed_tokens,
-        preemptions: 0,
+        ..Work::default()
     }
 }
 
@@ -202,6 +211,8 @@ impl Work {
         self.input_tokens += other.input_tokens;
         self.output_tokens += other.output_tokens;
         self.recomputed_tokens += other.recomputed_tokens;
+        self.prefix_hit_tokens += other.prefix_hit_tokens;
+        self.cached_input_tokens += other.cached_input_tokens;
         self.preemptions += other.preemptions;
     }
 }

@@ -15,12 +15,21 @@ pub struct Request {
     pub output_tokens: u32,
     /// Blocks of the sliding layers, taken whole at admission for the length that the sequence will reach.
     pub window_blocks: u64,
+    /// Blocks that it holds through the prefix cache; the rest of its blocks are its own.
+    pub shared_blocks: u64,
+    /// What it gave up when it was preempted, and how many hashes it held before it: there it may find its tokens again.
+    pub own_entry: u32,
+    pub own_after: u32,
+    /// Prompt tokens that it found in the cache instead of computing them.
+    pub cached: u32,
+    /// Its keys and values are in host memory.
+    pub is_swapped: bool,
     /// Output tokens that the client has.
     pub generated: u32,
     /// Tokens to prefill: the prompt, and after a preemption what was generated too.
     pub target: u32,
     pub prefilled: u32,
-    /// Prompt tokens that were computed at least once.
+    /// Prompt tokens that were computed, or found in the cache, at least once.
     pub computed: u32,
     /// When it first joined a step; `NEVER` before.
     pub start_ns: u64,
@@ -47,6 +56,11 @@ impl Request {
             input_tokens,
             output_tokens,
             window_blocks: 0,
+            shared_blocks: 0,
+            own_entry: crate::prefix::NONE,
+            own_after: 0,
+            cached: 0,
+            is_swapped: false,
             generated: 0,
             target: input_tokens,
             prefilled: 0,
@@ -69,10 +83,26 @@ impl Request {
         fresh
     }
 
+    /// Count its first tokens up to `reused` as found; returns how many of them are prompt tokens not seen before.
+    pub fn reuse(&mut self, reused: u64) -> u64 {
+        self.prefilled = reused as u32;
+        let fresh = self.prefilled.min(self.input_tokens).saturating_sub(self.computed);
+        self.computed += fresh;
+        self.cached += fresh;
+        u64::from(fresh)
+    }
+
     /// Tokens the KV cache holds when the request ends: the last token is never attended to, so it needs none.
     pub fn kv_tokens_at_end(&self) -> u64 {
         u64::from(self.input_tokens) + u64::from(self.output_tokens) - 1
     }
+}
+
+/// A prompt's hashes, and the entries of its replica's cache that it holds, which are of the first of them.
+#[derive(Debug, Clone, Default)]
+pub struct Chain {
+    pub hashes: Vec<u64>,
+    pub held: Vec<u32>,
 }
 
 /// The requests in the system, in slots that are used again.
@@ -80,6 +110,8 @@ impl Request {
 pub struct Slab {
     slots: Vec<Request>,
     free: Vec<u32>,
+    /// By slot, where a prefix cache has asked for it.
+    chains: Vec<Chain>,
 }
 
 impl Slab {
@@ -94,6 +126,26 @@ impl Slab {
 
     pub fn remove(&mut self, slot: u32) {
         self.free.push(slot);
+    }
+
+    /// Set the hashes of the prompt in `slot`.
+    pub fn set_hashes(&mut self, slot: u32, hashes: &[u64]) {
+        if self.chains.len() <= slot as usize {
+            self.chains.resize_with(slot as usize + 1, Chain::default);
+        }
+        let chain = &mut self.chains[slot as usize];
+        chain.held.clear();
+        chain.hashes.clear();
+        chain.hashes.extend_from_slice(hashes);
+    }
+
+    /// The hashes in `slot`; it must have been set.
+    pub fn chain(&self, slot: u32) -> &Chain {
+        &self.chains[slot as usize]
+    }
+
+    pub fn chain_mut(&mut self, slot: u32) -> &mut Chain {
+        &mut self.chains[slot as usize]
     }
 
     pub fn len(&self) -> usize {

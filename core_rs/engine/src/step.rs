@@ -94,6 +94,15 @@ pub struct StepLine {
     pub valid_steps: u64,
 }
 
+impl StepLine {
+    /// The step waits `fs` for a link, drawing `parked_uw` all the while.
+    pub fn wait(&mut self, fs: i128, parked_uw: u64) {
+        self.time_fs.base += fs;
+        self.network_fs += fs;
+        self.energy_fj.base += fs * i128::from(parked_uw) / 1_000_000;
+    }
+}
+
 /// The coefficients of a deployment, ready to cost steps.
 #[derive(Debug, Clone)]
 pub struct StepModel {
@@ -415,6 +424,11 @@ impl StepModel {
     /// Blocks that a sequence of `context_tokens` occupies, those of its windows included.
     pub fn blocks_for(&self, context_tokens: u64) -> u64 {
         self.kv.blocks_for(context_tokens)
+    }
+
+    /// Bytes of a token in the full layers, one copy.
+    pub fn kv_bytes_per_token(&self) -> f64 {
+        self.kv.bytes_per_token()
     }
 
     /// The attention window; 0 when every layer attends to everything.

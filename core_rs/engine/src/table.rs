@@ -116,6 +116,8 @@ fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
         .u64("input_tokens", rows, |r| of(r).input_tokens)
         .u64("output_tokens", rows, |r| of(r).output_tokens)
         .u64("recomputed_tokens", rows, |r| of(r).recomputed_tokens)
+        .u64("prefix_hit_tokens", rows, |r| of(r).prefix_hit_tokens)
+        .u64("cached_input_tokens", rows, |r| of(r).cached_input_tokens)
         .u64("preemptions", rows, |r| of(r).preemptions)
 }
 
@@ -225,6 +227,7 @@ fn requests(sim: &Sim) -> Table {
         .u32("input_tokens", rows, |r| r.input_tokens)
         .u32("output_tokens", rows, |r| r.output_tokens)
         .u32("generated_tokens", rows, |r| r.generated_tokens)
+        .u32("cached_tokens", rows, |r| r.cached_tokens)
 }
 
 /// Rows of sketches, as `take(sim, "sketches")` gives them, of any number of pools, cells and seeds.
