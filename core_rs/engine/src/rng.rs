@@ -18,6 +18,7 @@ pub enum Purpose {
     Turns = 9,
     Pause = 10,
     Prefix = 11,
+    Posterior = 12,
 }
 
 const M0: u32 = 0xD251_1F53;

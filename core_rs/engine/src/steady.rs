@@ -57,6 +57,14 @@ pub struct Group {
     /// Layout of a worker of the prefill pool; null = one pool does both.
     #[serde(default)]
     pub prefill: Option<Layout>,
+    /// Chip and engine of the prefill pool; null = those of the decode pool. Habits are the decode pool's.
+    #[serde(default)]
+    pub prefill_chip: Option<String>,
+    #[serde(default)]
+    pub prefill_engine: Option<String>,
+    /// Number formats of the prefill pool, which follow its chip; null = those of the decode pool.
+    #[serde(default)]
+    pub prefill_precision: Option<Precision>,
 }
 
 /// What a serving engine's scheduling and the client's view add to the steps.
@@ -207,20 +215,27 @@ pub fn run(spec: &SteadySpec, rows: &[SteadyRow]) -> Result<Steady> {
 
 impl Group {
     fn pools<'a>(&self, spec: &'a SteadySpec) -> Result<Pools<'a>> {
-        let engine = found(&spec.engines, &self.engine, "engine")?;
-        let deployment = |layout: Layout| -> Result<DeploymentSpec> {
-            Ok(DeploymentSpec {
-                chip: found(&spec.chips, &self.chip, "chip")?.clone(),
+        let deployment = |chip: &str, engine: &str, precision: &Precision, layout: Layout| -> Result<StepModel> {
+            StepModel::squeezed(&DeploymentSpec {
+                chip: found(&spec.chips, chip, "chip")?.clone(),
                 model: found(&spec.models, &self.model, "model")?.clone(),
-                precision: self.precision.clone(),
+                precision: precision.clone(),
                 layout,
-                engine: engine.clone(),
+                engine: found(&spec.engines, engine, "engine")?.clone(),
                 serving: self.serving.clone(),
             })
         };
+        let prefill = |layout: Layout| {
+            deployment(
+                self.prefill_chip.as_ref().unwrap_or(&self.chip),
+                self.prefill_engine.as_ref().unwrap_or(&self.engine),
+                self.prefill_precision.as_ref().unwrap_or(&self.precision),
+                layout,
+            )
+        };
         Ok(Pools {
-            decode: StepModel::squeezed(&deployment(self.layout)?)?,
-            prefill: self.prefill.map(|layout| StepModel::squeezed(&deployment(layout)?)).transpose()?,
+            decode: deployment(&self.chip, &self.engine, &self.precision, self.layout)?,
+            prefill: self.prefill.map(prefill).transpose()?,
             habits: found(&spec.habits, &self.engine, "habits")?,
         })
     }
