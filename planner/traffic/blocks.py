@@ -15,8 +15,10 @@ from planner.errors import Fault, TrafficError
 if TYPE_CHECKING:
     import polars as pl
 
-BLOCK_TOKENS = 32
-"""Tokens of a block of drawn prefixes, where no trace sets another."""
+GROUP_BLOCK_TOKENS = 32
+"""Tokens of a block of drawn prefixes, where no trace sets another and no class has sessions."""
+SESSION_BLOCK_TOKENS = 256
+"""The same with sessions: their prompts are long, and every turn has all blocks of the turns before it."""
 _SPACE = 48
 _OWN = 1 << 47
 _INDEX = 19

@@ -37,6 +37,8 @@ def for_scenario(scenario: Scenario, seed: int, *, prefixes: bool = False) -> Sc
     asked_ns = None if scenario.run.length_s is None else round(scenario.run.length_s * 1e9)
     made: dict[str, ClassTraffic] = {}
     block_tokens = None
+    has_sessions = any(cls.sessions or cls.agents for cls in scenario.traffic.values())
+    drawn_tokens = blocks.SESSION_BLOCK_TOKENS if has_sessions else blocks.GROUP_BLOCK_TOKENS
     # Classes with a trace first: the others last as long as the longest of them, and take their size of blocks.
     for name, cls in sorted(scenario.traffic.items(), key=lambda item: item[1].trace is None):
         length_ns = asked_ns
@@ -53,7 +55,7 @@ def for_scenario(scenario: Scenario, seed: int, *, prefixes: bool = False) -> Sc
             length_ns=length_ns,
             base_dir=scenario.base_dir,
             prefixes=prefixes,
-            block_tokens=block_tokens or blocks.BLOCK_TOKENS,
+            block_tokens=block_tokens or drawn_tokens,
         )
         found = made[name].block_tokens
         if found and block_tokens not in (None, found):
@@ -74,7 +76,7 @@ def for_class(
     length_ns: int | None,
     base_dir: Path = Path(),
     prefixes: bool = False,
-    block_tokens: int = blocks.BLOCK_TOKENS,
+    block_tokens: int = blocks.GROUP_BLOCK_TOKENS,
 ) -> ClassTraffic:
     """The requests of class `name`: drawn, realised from a profile, or read from a trace and reshaped.
 

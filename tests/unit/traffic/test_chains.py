@@ -224,7 +224,8 @@ def test_classes_meet_in_one_table_with_their_chains_and_blocks(tmp_path: Path) 
         .join(all_of.blocks.group_by("row").len(), on="row", how="left")["len"]
         .fill_null(0)
     )
-    assert counts.to_list() == (frame["input_tokens"] // 32).to_list()
+    assert all_of.block_tokens == 256
+    assert counts.to_list() == (frame["input_tokens"] // 256).to_list()
     assert all_of.blocks["row"].is_sorted()
     owner = all_of.blocks.with_columns(frame["class_ix"][all_of.blocks["row"]].alias("class"))
     assert (owner["hash"] // 2**48 == owner["class"]).all()
