@@ -15,6 +15,7 @@ __all__ = [
     "plan",
     "quantiles",
     "sample",
+    "steady",
     "step_times",
 ]
 
@@ -38,6 +39,9 @@ class Sim:
     def feed(self, requests: object) -> None:
         """Hand in requests: arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens UInt32, output_tokens UInt32."""
 
+    def feed_blocks(self, blocks: object) -> None:
+        """Hand in hashes of prompts that were fed: row UInt64 (ascending), hash UInt64, in prompt order."""
+
     def end_of_requests(self) -> None:
         """No more requests will come."""
 
@@ -52,6 +56,9 @@ def plan(spec: bytes) -> str:
 
 def step_times(spec: bytes, batches: object) -> Table:
     """The cost of a step for each row of `batches`; rows of one `load_ix` (optional) are one step."""
+
+def steady(spec: bytes, rows: object) -> tuple[Table, list[tuple[str, str] | None]]:
+    """Closed loops at fixed concurrency, a row each; for each group why it cannot run, as (what, way out)."""
 
 def sample(spec: bytes) -> Table:
     """Random arrivals or lengths."""

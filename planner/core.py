@@ -108,6 +108,20 @@ def step_times(deployment: Mapping[str, object], batches: pl.DataFrame) -> pl.Da
         raise _translate(error) from None
 
 
+def steady(spec: Mapping[str, object], rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[str, str] | None]]:
+    """TTFT, TPOT, throughput and draw of closed loops at fixed concurrency, a row each; for each group of `spec` why it
+    cannot run (what, way out), or None. Rows of such a group are NaN.
+
+    `rows` has group_ix UInt64 and the Float64 columns input_tokens, output_tokens, concurrency, prefill_workers and
+    decode_workers (`core_rs/engine/src/steady.rs`).
+    """
+    try:
+        points, refusals = _core.steady(_json(spec), rows)
+    except _core.EngineError as error:
+        raise _translate(error) from None
+    return _frame(points), refusals
+
+
 def sample(spec: Mapping[str, object]) -> pl.DataFrame:
     """Random arrivals or lengths as `core_rs/engine/src/sample.rs` describes them; a pure function of `spec`."""
     try:
@@ -137,6 +151,7 @@ def quantiles(sketches: pl.DataFrame, queries: Sequence[Query]) -> list[float | 
 def simulate(
     spec: Mapping[str, object],
     requests: pl.DataFrame | Iterable[pl.DataFrame],
+    blocks: pl.DataFrame | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
@@ -147,7 +162,8 @@ def simulate(
     session UInt64 (whose request it is) and, for chains, after_row UInt64 (the row that it follows, 2^64 - 1 for none)
     with delay_ns UInt64 (how long after its end it is sent). Several frames in a row stand for one; each is handed over
     when the one before is used up, so that memory does not grow with their number (chains are handed over whole).
-    `progress` is told the simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before
+    `blocks`, the hashes of prompts for prefix caches, has row and hash UInt64: by row, in prompt order, a hash for each
+    `hash_block_tokens` tokens (the last may stand for less) that names them and all before them. `progress` is told the simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before
     each.
 
     Raises:
@@ -157,10 +173,18 @@ def simulate(
     """
     try:
         sim = _core.Sim(_json(spec))
+        rows_fed = blocks_fed = 0
         for frame in _slices(requests):
             sim.feed(frame)
+            rows_fed += frame.height
+            if blocks is not None:
+                last = blocks["row"].search_sorted(rows_fed)
+                sim.feed_blocks(blocks[blocks_fed:last])
+                blocks_fed = last
             if "after_row" not in frame.columns:
                 _advance(sim, progress, is_cancelled)
+        if blocks is not None and blocks_fed < blocks.height:
+            sim.feed_blocks(blocks[blocks_fed:])  # of rows that there are not: the core says so
         sim.end_of_requests()
         n_events = _advance(sim, progress, is_cancelled)
         return SimTables(
@@ -187,9 +211,7 @@ def _slices(requests: pl.DataFrame | Iterable[pl.DataFrame]) -> Iterator[pl.Data
             yield from frame.iter_slices(FEED_ROWS)
 
 
-def _advance(
-    sim: _core.Sim, progress: Callable[[int, int], None] | None, is_cancelled: Callable[[], bool]
-) -> int:
+def _advance(sim: _core.Sim, progress: Callable[[int, int], None] | None, is_cancelled: Callable[[], bool]) -> int:
     """Go on until the simulation is done or waits for requests; the events so far."""
     before = -SLICE_EVENTS
     while True:

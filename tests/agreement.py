@@ -6,9 +6,19 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from planner import core
-from tests.deployments import requests
+from tests.cells import Hashes
+from tests.deployments import blocks, requests
 from tests.reference import Request, Simulation
 
+COUNTS = (
+    "steps",
+    "input_tokens",
+    "output_tokens",
+    "recomputed_tokens",
+    "prefix_hit_tokens",
+    "cached_input_tokens",
+    "preemptions",
+)
 NOWHERE = 2**32 - 1
 EXACT_MAX = 1000
 """Values that a sketch keeps as they are."""
@@ -19,10 +29,11 @@ def check(
     rows: list[Request],
     links: list[tuple[int | None, int]] | None = None,
     sessions: list[int] | None = None,
+    hashes: Hashes | None = None,
 ) -> Simulation:
     """Simulate both ways; every table has to be equal."""
-    oracle = Simulation(spec, rows, links, sessions).run()
-    got = core.simulate(spec, requests(rows, links, sessions))
+    oracle = Simulation(spec, rows, links, sessions, hashes).run()
+    got = core.simulate(spec, requests(rows, links, sessions), None if hashes is None else blocks(hashes))
     check_requests(got, oracle)
     check_classes(got, oracle)
     check_work(got, oracle)
@@ -39,7 +50,7 @@ def as_table(work: Counter[str]) -> dict[str, float]:
         row[name] = float(work[name]) / 1e15
     for name in ("bytes", "flop"):
         row[name] = float(work[name])
-    for name in ("steps", "input_tokens", "output_tokens", "recomputed_tokens", "preemptions"):
+    for name in COUNTS:
         row[name] = work[name]
     return row
 
@@ -54,7 +65,8 @@ def bucket(value: int) -> int:
 
 def check_requests(got: core.SimTables, oracle: Simulation) -> None:
     assert got.requests is not None
-    names = ["row", "arrival_ns", "start_ns", "first_token_ns", "end_ns", "fate", "generated_tokens", "replica_ix"]
+    names = ["row", "arrival_ns", "start_ns", "first_token_ns", "end_ns", "fate", "generated_tokens", "cached_tokens"]
+    names += ["replica_ix"]
     expected = [
         (
             row,
@@ -64,6 +76,7 @@ def check_requests(got: core.SimTables, oracle: Simulation) -> None:
             seq.times[-1] if seq.fate == 0 else None,
             seq.fate,
             len(seq.times),
+            seq.cached,
             NOWHERE if seq.replica is None else seq.replica.number,
         )
         for row, seq in sorted(oracle.rows.items())

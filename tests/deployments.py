@@ -193,3 +193,9 @@ def requests(
     if sessions is not None:
         frame = frame.with_columns(pl.Series("session", sessions, dtype=pl.UInt64))
     return frame
+
+
+def blocks(hashes: dict[int, list[int]]) -> pl.DataFrame:
+    """A table of prompt hashes from those of each row."""
+    rows = [(row, each) for row in sorted(hashes) for each in hashes[row]]
+    return pl.DataFrame(rows, schema={"row": pl.UInt64, "hash": pl.UInt64}, orient="row")

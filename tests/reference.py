@@ -13,8 +13,9 @@ from typing import Any
 
 from planner import core
 from tests.reference_operation import Operation
-from tests.reference_replica import FS_PER_NS, Replica, Seq
+from tests.reference_replica import Replica
 from tests.reference_router import Router
+from tests.reference_seq import FS_PER_NS, Seq
 
 METRICS = core.METRICS
 TIMES_OUT, IS_CANCELLED, IS_DELIVERED, IS_SENT_AGAIN, IS_SENT = range(4, 9)
@@ -27,7 +28,7 @@ class Simulation:
     """A cell: `run()` it, then read `rows`, `counts`, `windows`, `span` and `values`.
 
     `links` has for each request the row that it follows (or None) and how long after its end it is sent; `sessions`
-    whose request it is.
+    whose request it is, `hashes` the hashes of prompts by row.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Simulation:
         requests: list[Request],
         links: list[tuple[int | None, int]] | None = None,
         sessions: list[int] | None = None,
+        hashes: dict[int, list[int]] | None = None,
     ) -> None:
         self.spec = spec
         self.warmup, self.length, self.width = spec["warmup_ns"], spec["length_ns"], spec["window_ns"]
@@ -47,6 +49,7 @@ class Simulation:
         self.heads = list(range(len(requests)))
         for row, (after, _) in enumerate(self.links):
             self.heads[row] = row if after is None else self.heads[after]
+        self.hashes = hashes or {}
         self.sessions = sessions or (self.heads if links else None)
         self.coming = [row for row, (after, _) in enumerate(self.links) if after is None]
         self.agenda: list[tuple[int, int, tuple[int, ...], Callable[[int], None]]] = []
@@ -107,6 +110,7 @@ class Simulation:
         _, klass, n_in, n_out = self.requests[row]
         session = self.sessions[row] if self.sessions else None
         seq = Seq(row, klass, now, n_in, n_out, self.warmup <= now < self.length, session, target=n_in)
+        seq.hashes = self.hashes.get(row, [])
         self.rows[row] = seq
         self.count(seq, "offered", at=now)
         self.count(seq, "input_tokens", seq.input)
@@ -202,6 +206,7 @@ class Simulation:
         seq = Seq(old.row, old.klass, old.arrival, old.input, old.output, old.in_span, old.session, target=old.input)
         seq.attempt = old.attempt + attempts
         seq.start, seq.first, seq.gaps, seq.computed = old.start, old.first, list(old.gaps), old.computed
+        seq.hashes, seq.cached = old.hashes, old.cached
         self.rows[seq.row] = seq
         self.begin(seq)
         self.count(seq, "retried", at=now)
@@ -313,8 +318,7 @@ class Simulation:
 
     def release_source(self, seq: Seq, now: int) -> None:
         if seq.source is not None:
-            seq.source.released.append(seq)
-            seq.source.stir(now)
+            seq.source.let_arrive(seq, now)
             seq.source = None
 
     # Counting
@@ -362,7 +366,7 @@ class Simulation:
         self.windows[ix, (end - 1) // self.width].update(amounts)
         if self.warmup < end <= self.length:
             self.span[ix].update(amounts)
-        if "preemptions" in amounts:
+        if "steps" not in amounts:
             return
         self.add_time(ix, "busy_ns", begin, end)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.reference_replica import Replica, Seq
+from tests.reference_replica import Replica
 from tests.reference_router import FAILURE, exponential
+from tests.reference_seq import Seq
 
 if TYPE_CHECKING:
     from tests.reference import Simulation

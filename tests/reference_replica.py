@@ -2,77 +2,28 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from dataclasses import dataclass, field
+import math
+from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from planner import core
+from tests.reference_cache import Blocks, Stretch
+from tests.reference_seq import FS_PER_NS, Seq, ceil_div, cost_of, rounded
 
 if TYPE_CHECKING:
     from tests.reference import Simulation
 
-FS_PER_NS = 10**6
-
-
-def rounded(fs: int) -> int:
-    """Femtoseconds to nanoseconds, halves up."""
-    return (fs + FS_PER_NS // 2) // FS_PER_NS
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-@functools.lru_cache(maxsize=200_000)
-def cost_of(deployment: str, load: tuple[int, int, int, int], chunks: tuple[tuple[int, int], ...]) -> dict[str, int]:
-    """The lines of a step, in femtoseconds, femtojoules, bytes and operations, exactly as the core rounds them."""
-    rows = chunks or ((0, 0),)
-    names = ("n_seqs", "context_tokens", "window_tokens", "n_growing_in_window")
-    columns = {name: [value] * len(rows) for name, value in zip(names, load, strict=True)}
-    columns |= {"chunk_tokens": [c[0] for c in rows], "chunk_past_tokens": [c[1] for c in rows]}
-    columns |= {"load_ix": [0] * len(rows)}
-    row = core.step_times(json.loads(deployment), pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.UInt64)))
-    answer = row.row(0, named=True)
-    line = {}
-    for name, value in answer.items():
-        is_femto = name.endswith(("_s", "_j"))
-        assert not is_femto or abs(value) < 4.0, f"{name} of {value} is too large for a double to hold each unit of it"
-        line[name] = round(Fraction(value) * 10**15) if is_femto else int(value)
-    return line
-
 
 @dataclass(eq=False)
-class Seq:
-    """A request, or one sending of it: a retry is another."""
+class Held:
+    """What a prefill replica holds of a request that was handed over."""
 
-    row: int
-    klass: int
-    arrival: int
-    input: int
-    output: int
-    in_span: bool
-    session: int | None = None
-    attempt: int = 0
-    fate: int = 2
-    replica: Replica | None = None  # where it was sent
-    source: Replica | None = None  # the prefill replica that still holds its prompt
-    source_blocks: int = 0
-    leaving: str | int | None = None  # its client has gone: "again", or its fate
-    is_newcomer: bool = False  # was handed over and has no token from here yet
-    start: int | None = None
-    first: int | None = None  # its first token, in whatever attempt
-    times: list[int] = field(default_factory=list)  # when each of its tokens came
-    gaps: list[int] = field(default_factory=list)
-    kv: int = 0  # tokens held, while decoding
-    target: int = 0  # tokens to prefill
-    prefilled: int = 0
-    computed: int = 0  # prompt tokens that were ever computed
-    window_blocks: int = 0
-    admission: int = 0
+    seq: Seq
+    tokens: int
+    own: int
+    stretches: list[Stretch]
 
 
 class Replica:
@@ -89,14 +40,22 @@ class Replica:
         self.prompt_chunk = ceil_div(self.serving["chunk_tokens"], spec["layout"]["dp"])
         self.sliding = spec["model"].get("sliding")
         self.plan = sim.plans[deployment_ix]
-        self.free = self.plan["kv_blocks"]
+        self.has_cache = placed.get("prefix_cache", False)
+        self.swaps = placed.get("preemption", "recompute") == "swap"
+        self.hash_tokens = sim.spec.get("hash_block_tokens", 0)
+        block_bytes = self.plan["kv_bytes_per_token"] * self.serving["block_tokens"]
+        self.store = Blocks(self.plan["kv_blocks"], int(placed.get("host_kv_bytes", 0) / block_bytes))
+        link = placed.get("host_link_bytes_per_s")
+        self.host_block_fs = max(math.floor(block_bytes / link * 1e15 + 0.5), 1) if link else 1
+        self.watermark = int(placed.get("watermark_frac", 0.0) * self.plan["kv_blocks"])
+        self.stall = 0  # what the next step waits for the host link
         self.role = placed.get("role", "mixed")
         self.waiting: list[Seq] = []
         self.incoming: list[Seq] = []  # handed over, without blocks yet
         self.moving: list[Seq] = []  # with blocks, on their way
         self.ready: list[Seq] = []  # arrived
-        self.held: list[Seq] = []  # prefill: handed over, blocks still here
-        self.released: list[Seq] = []  # of those, the ones that have arrived elsewhere
+        self.held: list[Held] = []  # prefill: what is handed over and has not arrived
+        self.arrived: list[Held] = []
         self.leaving: list[Seq] = []
         self.handed: list[Seq] = []  # of this boundary
         self.moved: list[Seq] = []
@@ -106,7 +65,9 @@ class Replica:
         self.chunks: list[tuple[Seq, int]] = []  # of the step under way, or of the last one
         self.anchor, self.line, self.step = 0, {}, 0  # the step under way is step `step` of `line` from `anchor`
         self.is_changed = True
+        self.was_stalled = False
         self.n_pieces_ended = 0
+        self.seen: Counter[str] = Counter()  # rare things that came up
 
     def stir(self, now: int) -> None:
         if self.next_ns is None:
@@ -115,8 +76,8 @@ class Replica:
     def due(self) -> int | None:
         return self.stirred_ns if self.next_ns is None else self.next_ns
 
-    def n_running(self) -> int:
-        return len(self.running) + len(self.moving) + len(self.ready)
+    def present(self) -> list[Seq]:
+        return self.running + self.moving + self.ready
 
     def decoding(self) -> list[Seq]:
         return [s for s in self.running if s.prefilled == s.target]
@@ -139,9 +100,8 @@ class Replica:
 
     def boundary(self, now: int) -> None:
         """A step ends at `now`, or an idle replica finds requests waiting; form the next step."""
-        had_chunks = bool(self.chunks)
         self.stirred_ns = None
-        self.is_changed = self.next_ns is None or had_chunks
+        self.is_changed = self.next_ns is None or bool(self.chunks) or self.was_stalled
         if self.next_ns is not None:
             self.end_step(now)
         self.let_go()
@@ -155,9 +115,19 @@ class Replica:
             return
         is_piece_over = not self.is_changed and self.step >= self.line["valid_steps"]
         self.n_pieces_ended += is_piece_over
-        if self.is_changed or self.chunks or is_piece_over:
+        if self.is_changed or self.chunks or is_piece_over or self.stall:
             self.anchor, self.step, self.line = now, 0, self.cost(self.chunks)
+            self.wait()
         self.next_ns = self.end_of(self.step + 1)
+
+    def wait(self) -> None:
+        """The step about to begin waits for the host link, drawing what an idle replica draws."""
+        self.was_stalled = self.stall > 0
+        if self.stall:
+            parked_uw = round(self.plan["parked_w"] * 1e6)
+            more = {"time_s": self.stall, "network_s": self.stall, "energy_j": self.stall * parked_uw // 10**6}
+            self.line = self.line | {name: self.line[name] + value for name, value in more.items()}
+        self.stall = 0
 
     def end_of(self, n: int) -> int:
         total = sum(self.line["time_s"] + self.line["time_slope_s"] * i for i in range(n))
@@ -174,17 +144,17 @@ class Replica:
         self.account(decoding, now)
         duration = self.line["time_s"] + self.line["time_slope_s"] * self.step
         self.step += 1
+        self.store.take(sum(seq.kv % self.serving["block_tokens"] == 0 for seq in decoding))
         for seq in decoding:
             if self.is_growing(seq.kv + 1) and not self.is_growing(seq.kv + 2):
                 self.is_changed = True
-            if seq.kv % self.serving["block_tokens"] == 0:
-                self.free -= 1
             seq.kv += 1
-            if seq.is_newcomer:
-                seq.is_newcomer = False
-                self.give_token(seq, now, now - seq.times[-1], (now - seq.times[-1]) * FS_PER_NS)
+            if seq.is_resumed:
+                gap = now - seq.times[-1]
+                self.give_token(seq, now, gap, gap * FS_PER_NS)
             else:
                 self.give_token(seq, now, rounded(duration), duration)
+            seq.is_resumed = False
         for seq, tokens in self.chunks:
             seq.prefilled += tokens
             seq.computed = max(seq.computed, min(seq.prefilled, seq.input))
@@ -193,7 +163,6 @@ class Replica:
                 gap = now - seq.times[-1] if seq.times else 0
                 self.give_token(seq, now, gap, gap * FS_PER_NS)
         self.chunks = []
-        assert self.free >= 0
 
     def give_token(self, seq: Seq, now: int, gap: int, gap_fs: int) -> None:
         if seq.times:
@@ -204,18 +173,25 @@ class Replica:
             self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival)
         seq.times.append(now)
         if len(seq.times) == seq.output or (self.role == "prefill" and seq.leaving is not None):
-            self.leave(seq, seq.kv)
+            self.leave(seq, seq.kv, 0)
             if seq.leaving is None:
                 self.sim.complete(seq, self, now)
         elif self.role == "prefill":
             self.running.remove(seq)
-            seq.source_blocks = self.blocks(seq.target) + seq.window_blocks
-            self.held.append(seq)
+            own = self.blocks(seq.target) + seq.window_blocks - seq.shared()
+            self.held.append(Held(seq, seq.target, own, seq.held))
+            seq.held, seq.own = [], None
             self.handed.append(seq)
 
-    def leave(self, seq: Seq, held: int) -> None:
+    def leave(self, seq: Seq, held: int, left_tokens: int) -> None:
+        """Blocks go back from the end of the sequence on; it may find whole ones of `left_tokens` again."""
         self.running.remove(seq)
-        self.free += self.blocks(held) + seq.window_blocks
+        own = self.blocks(held) + seq.window_blocks - seq.shared()
+        left = max(left_tokens // self.serving["block_tokens"] - seq.shared(), 0) if self.has_cache else 0
+        self.store.give(own - left)
+        seq.own, seq.own_after = self.store.give_own(left), len(seq.held)
+        while seq.held:
+            self.store.let_go(seq.held.pop())
         self.is_changed = True
 
     def withdraw(self, seq: Seq, now: int) -> None:
@@ -223,6 +199,8 @@ class Replica:
         for queue in (self.waiting, self.incoming):
             if seq in queue:
                 queue.remove(seq)
+                if seq.is_swapped:
+                    self.store.host.swapped -= self.blocks(seq.target) + seq.window_blocks
                 self.stir(now)
                 self.sim.forget(seq)
                 return
@@ -234,34 +212,42 @@ class Replica:
             if seq in self.running:
                 was_decoding = seq.prefilled == seq.target
                 is_changed = self.is_changed
-                self.leave(seq, seq.kv if was_decoding else seq.target)
+                self.leave(seq, seq.kv if was_decoding else seq.target, 0)
                 self.is_changed = is_changed or was_decoding
-            for held in (self.moving, self.ready):
-                if seq in held:
-                    held.remove(seq)
-                    self.free += self.blocks(seq.target) + seq.window_blocks
+            for there in (self.moving, self.ready):
+                if seq in there:
+                    there.remove(seq)
+                    self.store.give(self.blocks(seq.target) + seq.window_blocks)
             self.sim.forget(seq)
         self.leaving = []
 
+    def let_arrive(self, seq: Seq, now: int) -> None:
+        """What was handed over of `seq` need not be held any more."""
+        self.arrived += [held for held in self.held if held.seq is seq]
+        self.held = [held for held in self.held if held.seq is not seq]
+        self.stir(now)
+
     def take_over(self) -> None:
-        for seq in self.released:
-            self.held.remove(seq)
-            self.free += seq.source_blocks
+        for held in self.arrived:
+            self.store.give(held.own)
+            for stretch in reversed(held.stretches):
+                self.store.let_go(stretch)
         for seq in self.ready:
             self.running.append(seq)
             self.running.sort(key=lambda s: s.admission)
-            seq.kv, seq.prefilled, seq.is_newcomer = seq.target, seq.target, True
+            seq.kv, seq.prefilled, seq.is_resumed = seq.target, seq.target, True
             self.is_changed = True
-        self.released, self.ready = [], []
+        self.arrived, self.ready = [], []
 
     def let_in(self) -> None:
-        while self.incoming and self.n_running() < self.serving["max_batch"]:
+        while self.incoming and len(self.present()) < self.most(self.incoming[0]):
             seq = self.incoming[0]
             blocks = self.blocks(seq.target) + seq.window_blocks
-            if blocks > self.free - self.reserve():
+            spare = self.watermark if self.present() else 0
+            if blocks + self.reserve() + spare > self.store.free:
                 return
             self.incoming.pop(0)
-            self.free -= blocks
+            self.store.take(blocks)
             self.sim.admit(seq)
             self.moving.append(seq)
             self.moved.append(seq)
@@ -274,42 +260,128 @@ class Replica:
 
     def preempt(self, now: int) -> bool:
         is_preempted = False
-        while self.reserve() > self.free:
-            seq = self.running[-1]
-            self.leave(seq, seq.kv if seq.prefilled == seq.target else seq.target)
-            seq.target, seq.prefilled, seq.is_newcomer = seq.input + len(seq.times), 0, False
+        while self.reserve() > self.store.free:
+            seq = max(self.running, key=self.rank) if self.is_ranked() else self.running[-1]
+            is_decoding = seq.prefilled == seq.target
+            blocks = self.blocks(seq.kv) + seq.window_blocks
+            seq.is_resumed = False
+            seq.is_swapped = is_decoding and self.swaps and self.store.host.has_room(blocks)
+            if seq.is_swapped:
+                self.store.host.swapped += blocks
+                self.seen["swapped"] += 1
+                self.stall += blocks * self.host_block_fs
+                self.leave(seq, seq.kv, 0)
+                seq.target = seq.prefilled = seq.kv
+            else:
+                self.leave(seq, seq.kv if is_decoding else seq.target, seq.kv if is_decoding else seq.prefilled)
+                seq.target, seq.prefilled = seq.input + len(seq.times), 0
             self.waiting.insert(0, seq)
             self.sim.add_work(self, now, now + 1, preemptions=1)
             is_preempted = True
         return is_preempted
+
+    def is_ranked(self) -> bool:
+        return len({klass.get("priority", 0) for klass in self.sim.spec["classes"]}) > 1
+
+    def rank(self, seq: Seq) -> tuple[int, int, int]:
+        return self.sim.spec["classes"][seq.klass].get("priority", 0), seq.arrival, seq.row
+
+    def most(self, candidate: Seq) -> int:
+        """How many may run with `candidate`."""
+        caps = [self.sim.spec["classes"][seq.klass].get("batch_cap") for seq in [*self.present(), candidate]]
+        return min([self.serving["max_batch"], *(cap for cap in caps if cap is not None)])
 
     def reserve(self) -> int:
         return sum(seq.kv % self.serving["block_tokens"] == 0 for seq in self.decoding())
 
     def fill(self, now: int, is_preempted: bool) -> None:
         budget = max(self.serving["chunk_tokens"] - len(self.decoding()), 0)
-        reserve = self.reserve()
         for seq in self.running:
             if seq.prefilled < seq.target and budget > 0:
                 budget = self.add_chunk(seq, budget)
-        while not is_preempted and self.waiting and budget > 0 and self.n_running() < self.serving["max_batch"]:
+        if self.is_ranked():
+            self.waiting.sort(key=self.rank)
+        while not is_preempted and self.waiting and budget > 0 and len(self.present()) < self.most(self.waiting[0]):
             seq = self.waiting[0]
+            found = self.find(seq)
             blocks = self.blocks(seq.target) + seq.window_blocks
-            if blocks > self.free - reserve:
+            needed = blocks - sum(s.blocks for s in found if isinstance(s, Stretch) and s.refs > 0) + self.reserve()
+            needed += self.watermark if self.present() else 0
+            if seq.is_swapped:
+                needed += self.blocks(seq.kv + 1) - self.blocks(seq.kv)
+            if needed > self.store.free:
                 break
             self.waiting.pop(0)
-            self.free -= blocks
+            self.take_blocks(seq, blocks, found, now)
             self.sim.admit(seq)
             self.running.append(seq)
             if seq.start is None:
                 seq.start = now
                 self.sim.add_value(seq, self.pool, "queue", now - seq.arrival)
-            budget = self.add_chunk(seq, budget)
+            if seq.is_swapped:
+                self.store.host.swapped -= blocks
+                self.stall += blocks * self.host_block_fs
+                seq.is_swapped, seq.is_resumed, self.is_changed = False, True, True
+                budget -= 1
+            else:
+                budget = self.add_chunk(seq, budget)
+
+    def stretches(self, seq: Seq) -> list[tuple[int, int]]:
+        """The hashes of a prompt, each with the whole blocks that its tokens fill."""
+        size, block = self.hash_tokens, self.serving["block_tokens"]
+        return [(hash_, min(seq.input - at * size, size) // block) for at, hash_ in enumerate(seq.hashes)]
+
+    def find(self, seq: Seq) -> list[Stretch | int]:
+        return self.store.find(self.stretches(seq)) if self.has_cache and not seq.is_swapped else []
+
+    def take_blocks(self, seq: Seq, blocks: int, found: list[Stretch | int], now: int) -> None:
+        own = seq.own.left if seq.own is not None and len(found) == seq.own_after and not seq.is_swapped else 0
+        if own and seq.own is not None:
+            self.store.take_own(seq.own)
+            self.seen["own"] += 1
+        seq.own = None
+        fetched = 0
+        sizes = dict(self.stretches(seq))
+        for each in found:
+            if isinstance(each, Stretch):
+                self.store.hold(each)
+                seq.held.append(each)
+            else:
+                fetched += self.store.host.stretches.pop(each)
+                self.seen["fetched"] += 1
+                seq.held.append(self.store.publish(each, sizes[each]))
+        self.store.take(blocks - (seq.shared() - fetched) - own)
+        self.stall += fetched * self.host_block_fs
+        if not self.has_cache or seq.is_swapped:
+            return
+        block = self.serving["block_tokens"]
+        seq.prefilled = min(seq.shared() + own, (seq.target - 1) // block) * block
+        new = max(min(seq.prefilled, seq.input) - seq.computed, 0)
+        hit = min(len(found) * self.hash_tokens, seq.input) if seq.start is None else 0
+        seq.computed += new
+        seq.cached += new
+        if hit or new:
+            self.sim.add_work(self, now, now + 1, prefix_hit_tokens=hit, cached_input_tokens=new)
 
     def add_chunk(self, seq: Seq, budget: int) -> int:
         tokens = min(seq.target - seq.prefilled, self.most_of_a_prompt, budget)
         self.chunks.append((seq, tokens))
+        self.publish(seq, seq.prefilled + tokens)
         return budget - tokens
+
+    def publish(self, seq: Seq, reached: int) -> None:
+        """Stretches of the prompt that are complete when the step is done can be found from now on."""
+        for at, (hash_, blocks) in enumerate(self.stretches(seq) if self.has_cache else []):
+            if at < len(seq.held):
+                continue
+            other = self.store.table.get(hash_)
+            if min((at + 1) * self.hash_tokens, seq.input) > reached or (other and other.blocks != blocks):
+                return
+            if other:
+                self.store.hold(other)
+                self.store.give(blocks)
+                self.seen["quicker"] += 1
+            seq.held.append(other or self.store.publish(hash_, blocks))
 
     def account(self, decoding: list[Seq], end: int) -> None:
         """Count the step that ends now: all of it to where it ends, busy time to where it passes."""
@@ -323,7 +395,8 @@ class Replica:
         ruling = time - line["network_s"] - line["launch_s"]
         held = sum(s.kv + 1 for s in decoding)
         held += sum(s.target for s in self.running if s.prefilled < s.target)
-        held += sum(s.target for s in self.moving + self.ready + self.held)
+        held += sum(s.target for s in self.moving + self.ready)
+        held += sum(h.tokens for h in self.held + self.arrived)
         fresh = sum(max(min(s.prefilled + n, s.input) - s.computed, 0) for s, n in self.chunks)
         self.sim.add_work(
             self,

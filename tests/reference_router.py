@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.reference_replica import FS_PER_NS, Replica, Seq, cost_of
+from tests.reference_replica import Replica
+from tests.reference_seq import FS_PER_NS, Seq, cost_of
 
 if TYPE_CHECKING:
     from tests.reference import Simulation
 
-ROUTE_SHARE, ROUTER_CHOICE, FAILURE = 6, 7, 12
+ROUTE_SHARE, ROUTER_CHOICE, FAILURE = 6, 7, 13
 MASK32, MASK64 = 2**32 - 1, 2**64 - 1
 
 
@@ -96,8 +97,9 @@ class Router:
         return self.tokens(replica), self.chosen[replica.number], replica.number
 
     def affine(self, seq: Seq, everyone: list[Replica], among: list[Replica]) -> Replica:
-        if seq.session is not None:
-            at = draw_below(self.spec["seed"], ROUTER_CHOICE, MASK64, seq.session, len(everyone), 0)
+        key = seq.hashes[0] if self.kind == "prefix-affine" and seq.hashes else seq.session
+        if key is not None:
+            at = draw_below(self.spec["seed"], ROUTER_CHOICE, MASK64, key, len(everyone), 0)
             home = next(r for r in everyone[at:] + everyone[:at] if r in among)
             deployments = {r.deployment_ix for r in everyone}
             whole = sum(self.tokens(r) for r in self.sim.replicas if r.deployment_ix in deployments) + seq.input
@@ -167,4 +169,3 @@ def draw_below(seed: int, purpose: int, a: int, b: int, n: int, position: int) -
 def exponential(seed: int, purpose: int, a: int, b: int) -> float:
     """With mean 1."""
     return -math.log(uniform(seed, purpose, a, b))
-

@@ -45,8 +45,13 @@ def _check_place(folder: Path, *, is_replacing: bool) -> None:
         return
     if not is_replacing:
         raise RunError(Fault(f"{folder} is there already", "choose another folder"))
-    if not (folder / MANIFEST).is_file():
+    if not is_result(folder):
         raise RunError(Fault(f"{folder} is no result, so it is not replaced", "choose another folder"))
+
+
+def is_result(folder: Path) -> bool:
+    """Whether a folder says that it is a result, be it whole or damaged; only such a one is ever replaced."""
+    return (folder / MANIFEST).is_file()
 
 
 def _umask() -> int:
@@ -110,7 +115,7 @@ def load(folder: Path) -> Result:
     """The result of `folder`, every file checked against its digest; see `Result.load`."""
     import polars as pl
 
-    if not (folder / MANIFEST).is_file():
+    if not is_result(folder):
         raise ScenarioError(Fault(f"{folder} is no result of planner run", f"it has no {MANIFEST}"))
     manifest = _read_json(folder / MANIFEST)
     _check_version(folder, manifest)

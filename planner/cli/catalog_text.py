@@ -15,6 +15,8 @@ from planner.facts.headline import Target
 MARK = "~ placeholder or assumed: no outside source states it"
 Row = Sequence[str]
 Pair = tuple[str, Fact | None, Fact | None]
+_FEW = 8
+"""Members of a list that are shown; of a longer one half as many."""
 _LONGEST = 40
 """Characters of a text in a comparison."""
 
@@ -33,9 +35,9 @@ def value_text(value: Any, fact: Fact) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {_short(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(str(item) for item in value)
+        return _few([str(item) for item in value])
     if isinstance(value, str):
         return value
     text = units.format(value, fact.kind) if fact.kind in units.KINDS else _plain(value)
@@ -52,6 +54,17 @@ def _plain(item: Any) -> str:
     if isinstance(item, int):
         return f"{item:,}"
     return f"{item:g}" if isinstance(item, float) else str(item)
+
+
+def _short(item: Any) -> str:
+    """A member of a group: of a long list the begin and how many there are; `--json` has all of it."""
+    if isinstance(item, dict):
+        return "/".join(_short(part) for part in item.values() if part is not None)
+    return f"[{_few([_short(part) for part in item])}]" if isinstance(item, list | tuple) else _plain(item)
+
+
+def _few(items: Sequence[str]) -> str:
+    return ", ".join(items) if len(items) <= _FEW else f"{', '.join(items[: _FEW // 2])}, ... {len(items):,} in all"
 
 
 def block(path: str, fact: Fact, titles: Mapping[str, str], *, width: int = 28) -> str:

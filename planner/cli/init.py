@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from pathlib import Path
 
 import click
@@ -37,7 +38,7 @@ def command(folder: Path, example: str | None, force: bool, *, to: output.Settin
     for path, text in targets.items():
         _write(path, text)
     first = next(iter(targets))
-    step = f"planner check {first}"
+    step = f"planner check {shlex.quote(str(first))}"
     lines = [*(f"wrote {path}" for path in targets), "", f"next: {step}"]
     others = {other: title for other, title in titles.items() if other != name}
     result = {"examples": titles, "wrote": [str(path) for path in targets], "next": step}

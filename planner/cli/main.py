@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -17,8 +19,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "init": ("planner.cli.init", "Copy a shipped scenario to start from."),
     "check": ("planner.cli.check", "Validate scenarios; list what this version does not act on."),
     "run": ("planner.cli.run", "Simulate the fleet as given: latency limits, load, power, cost."),
+    "calibrate": ("planner.cli.calibrate", "Fit the model to measured points; errors on what a fit left out."),
+    "validate": ("planner.cli.validate", "The model against measured points, with its bands."),
     "catalog": ("planner.cli.catalog", "List, show and compare the facts: chips, racks, models, prices, sites."),
-    "trace": ("planner.cli.trace", "Inspect, convert and sample request traces."),
+    "trace": ("planner.cli.trace", "Inspect, convert, sample and make request traces."),
     "schema": ("planner.cli.schema", "JSON Schema of scenarios, results and catalogue files."),
 }
 EPILOG = """\b
@@ -79,7 +83,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
     to = output.Settings(as_json="--json" in arguments)
     schema = f"planner.{next((word for word in arguments if word in VERBS), 'planner')}/1"
     try:
-        with group.make_context("planner", list(arguments)) as context:
+        with output.answering(), group.make_context("planner", list(arguments)) as context:
             group.invoke(context)
     except Exit as end:
         raise SystemExit(end.exit_code) from None
@@ -102,6 +106,9 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 def main() -> NoReturn:
     """Entry point of the command `planner`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the caller; without it the next file opened takes its number
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn, TypeVar, cast
@@ -23,6 +24,7 @@ from planner.errors import Notice, PlannerError
 F = TypeVar("F", bound=Callable[..., Any])
 
 SHARED = ("verbose", "quiet", "as_json", "color")
+EXIT_SURROUNDINGS = 5
 EXIT_INTERRUPTED = 130
 
 
@@ -141,11 +143,8 @@ def say(text: str, to: Settings) -> None:
         lines = re.sub(
             r"\b(MISSED|met)\b", lambda m: click.style(m[0], fg="red" if m[0] == "MISSED" else "green"), lines
         )
-    try:
+    with answering():
         click.echo(lines, color=to.has_color)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        quiet_exit()
 
 
 def plain(text: str) -> str:
@@ -190,10 +189,29 @@ def leave_at_once(schema: str, to: Settings) -> NoReturn:
         os._exit(EXIT_INTERRUPTED)
 
 
+@contextmanager
+def answering() -> Iterator[None]:
+    """Around all that writes to stdout: ends quietly when its reader went away, with 5 when it takes no more."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        quiet_exit()
+    except OSError as error:
+        _silence_stdout()
+        click.echo(f"error: the answer cannot be written to stdout: {error.strerror or error}", err=True)
+        raise SystemExit(EXIT_SURROUNDINGS) from None
+
+
 def quiet_exit() -> NoReturn:
-    """The reader of stdout went away: end without a word, and without another attempt to flush."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """The reader of stdout went away: end without a word."""
+    _silence_stdout()
     raise SystemExit(0)
+
+
+def _silence_stdout() -> None:
+    """What is still in the buffer goes nowhere, so that the last flush cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _envelope(schema: str, *, ok: bool) -> dict[str, Any]:
@@ -205,8 +223,6 @@ def _failed(schema: str, error: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_json(envelope: dict[str, Any]) -> None:
-    try:
-        click.echo(json.dumps(envelope, ensure_ascii=False, allow_nan=False, indent=2))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        quiet_exit()
+    text = json.dumps(envelope, ensure_ascii=False, allow_nan=False, indent=2)
+    with answering():
+        click.echo(text)

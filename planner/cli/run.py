@@ -68,7 +68,7 @@ def command(
     finally:
         line.end()
     result = done.result
-    shown = text.run_report(result, wall_s=done.wall_s)
+    shown = text.run_report(result, wall_s=None if done.is_reused else done.wall_s)
     if done.is_reused:
         shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
     else:
@@ -80,9 +80,10 @@ def command(
 def finish(result: Result, *, gate: bool) -> None:
     """End with the exit status that the result asks for."""
     if result.n_completed == 0:
-        click.echo(
-            "error: no request completed: the fleet is too small, or run.length and run.drain are too short", err=True
-        )
+        why = "the fleet is too small, or run.length and run.drain are too short"
+        if not any(tree["requests"]["offered"] for tree in result.variants.values()):
+            why = "none arrived: raise the rate, or run.length"
+        click.echo(f"error: no request completed: {why}", err=True)
         sys.exit(EXIT_NOTHING)
     if gate and result.n_missed:
         click.echo(f"gate: {result.n_missed} limits were missed", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli import output
+from planner.cli import output, trace_make
 from planner.errors import Notice
 
 if TYPE_CHECKING:
@@ -52,8 +52,11 @@ force_option = click.option("--force", is_flag=True, help="Write over a file tha
 @output.shared_options
 @click.pass_context
 def command(ctx: click.Context, /, **shared: object) -> None:
-    """Inspect, convert and sample request traces."""
+    """Inspect, convert, sample and make request traces."""
     ctx.obj = output.settings(**shared)
+
+
+command.add_command(trace_make.command)
 
 
 @command.command(epilog=INSPECT_EPILOG)
@@ -114,11 +117,13 @@ def _rewrite(
     if is_stream:
         for notice in notices:
             output.warn(notice.message, to)
-        write.dump(requests, sys.stdout.buffer, form)
-        sys.stdout.flush()
+        with output.answering():
+            write.dump(requests, sys.stdout.buffer, form)
         return
     path = out if out is not None else Path(f"{_stem(file)}{f'-every-{n}' if n > 1 else ''}.{form}")
-    write.write(requests, path, form, replace=force and not _is_same(path, file))
+    if _is_same(path, file):
+        raise click.UsageError(f"{path} is the trace that is read; name another file with -o")
+    write.write(requests, path, form, replace=force)
     result: dict[str, Any] = {
         "path": str(path),
         "form": form,

@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from planner.fleet import operation
+from planner.fleet.operation import NS_PER_S, ns
+
 if TYPE_CHECKING:
     import polars as pl
 
     from planner.fleet.fleet import Fleet
     from planner.scenario import Scenario
 
+__all__ = ["NS_PER_S", "Cell", "ns", "sim_spec", "targets"]
+
 SPEC_VERSION = 1
 """Version of the simulation spec, as `core_rs/engine/src/spec.rs` reads it."""
-
-NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,23 @@ class Cell:
     """Where the simulated clock ends, for progress."""
 
 
-def sim_spec(scenario: Scenario, fleet: Fleet, *, seed: int, length_ns: int, keep_requests: bool) -> dict[str, Any]:
-    """The core's spec of the whole fleet as one cell."""
+def sim_spec(
+    scenario: Scenario,
+    fleet: Fleet,
+    *,
+    seed: int,
+    length_ns: int,
+    keep_requests: bool,
+    block_tokens: int | None = None,
+) -> dict[str, Any]:
+    """The core's spec of the whole fleet as one cell; `block_tokens` where hashes of the prompts' blocks are fed.
+
+    Raises:
+        Infeasible: what is asked of caches or operation cannot be told of these chips or replicas.
+    """
     pool_ix = {pool.name: ix for ix, pool in enumerate(fleet.pools)}
+    extra = operation.of_deployments(scenario, fleet, has_prefixes=block_tokens is not None)
+    link = operation.link(scenario, fleet)
     return {
         "spec_version": SPEC_VERSION,
         "seed": seed,
@@ -43,21 +60,19 @@ def sim_spec(scenario: Scenario, fleet: Fleet, *, seed: int, length_ns: int, kee
         "n_pools": len(fleet.pools),
         "classes": [_class(scenario, fleet, name) for name in scenario.traffic],
         "deployments": [
-            {"pool_ix": pool_ix[placed.pool], "n_replicas": placed.n_replicas, "deployment": placed.spec}
-            for placed in fleet.placed
+            {"pool_ix": pool_ix[placed.pool], "n_replicas": placed.n_replicas, "deployment": placed.spec, **more}
+            for placed, more in zip(fleet.placed, extra, strict=True)
         ],
         "keep_requests": keep_requests,
+        **({"link": link} if link else {}),
+        **({"hash_block_tokens": block_tokens} if block_tokens else {}),
     }
-
-
-def ns(seconds: float) -> int:
-    """Whole nanoseconds."""
-    return round(seconds * NS_PER_S)
 
 
 def _class(scenario: Scenario, fleet: Fleet, name: str) -> dict[str, Any]:
     traffic = scenario.traffic[name]
-    return {"limits": _limits(scenario, traffic.slo), "targets": targets(scenario, fleet, name)}
+    asked = {"limits": _limits(scenario, traffic.slo), "targets": targets(scenario, fleet, name)}
+    return asked | operation.of_class(traffic)
 
 
 def _limits(scenario: Scenario, slo: str | None) -> list[dict[str, Any]]:
@@ -72,11 +87,17 @@ def _limits(scenario: Scenario, slo: str | None) -> list[dict[str, Any]]:
 
 
 def targets(scenario: Scenario, fleet: Fleet, name: str) -> list[dict[str, Any]]:
-    """Where a class may run: deployments of its model on the pools of its route, with the shares of the route."""
+    """Where a class may run: deployments of its model on the pools of its route, with the shares of the route.
+
+    Replicas that only decode are not among them: they get what prefill replicas hand over.
+    """
     model = scenario.traffic[name].model
+    takes = operation.takes_prompts(scenario, fleet)
     able = {
         pool.name: [
-            ix for ix, p in enumerate(fleet.placed) if p.pool == pool.name and p.model == model and p.n_replicas
+            ix
+            for ix, p in enumerate(fleet.placed)
+            if p.pool == pool.name and p.model == model and p.n_replicas and takes[ix]
         ]
         for pool in fleet.pools
     }

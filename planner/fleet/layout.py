@@ -6,6 +6,7 @@ rack, in its order: an entry with `per_rack: N` gives N replicas, the one entry 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -268,11 +269,11 @@ def _power_faults(scenario: Scenario, pools: Sequence[PoolLayout], pue: float) -
     origin = scenario.origins.get("site.power_limit")
     short = units.format(need - limit, "power")
     what = (
-        f"the racks are rated at {units.format(need, 'power')} at the meter (rated power x PUE), "
-        f"{short} above the limit of {units.format(limit, 'power')}"
+        f"the racks are rated at {need / 1000:,.7g} kW at the meter (rated power x PUE), "
+        f"{short} above the limit of {limit / 1000:,.7g} kW"
     )
     way_out = "keep " + " or ".join(fits) if fits else "take racks of several pools away"
-    way_out += f", or raise the limit to {units.format(need, 'power')}"
+    way_out += f", or raise the limit to {math.ceil(need / 100) / 10:,.10g} kW"
     if origin is None:
         return [Fault(what, way_out, path="site.power_limit")]
     return [Fault(what, way_out, path="site.power_limit", file=origin.file, line=origin.line, col=origin.col)]

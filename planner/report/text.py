@@ -105,7 +105,7 @@ def _verdict(figures: Tree) -> str:
     missed = [_missed(limit) for limit in figures["limits"] if limit["met"] is False]
     asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
     if asked is not None and reached is not None and reached < asked:
-        missed.append(f"attainment of {units.format(asked, 'frac')}")
+        missed.append(f"attainment of {_share(asked)}")
     if missed:
         return f"MISSED {', '.join(missed)}"
     margins = [
@@ -119,7 +119,7 @@ def _verdict(figures: Tree) -> str:
 
 def _missed(limit: Tree) -> str:
     if limit["margin_frac"] is None:
-        return f"{limit['metric']} {limit['quantile']}, never reached"
+        return f"{limit['metric']} (its {limit['quantile']} was never reached)"
     return f"{limit['metric']} by {_percent(-limit['margin_frac'])}"
 
 
@@ -222,7 +222,11 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def _share(value: float | None) -> str:
-    return units.format(value, "frac")
+    """A share; one that is not the whole never looks like it, so that a missed 99.99 % is seen."""
+    if value is None or not 0.9995 <= value < 1:
+        return units.format(value, "frac")
+    percents = (f"{value * 100:.{digits}f} %" for digits in range(2, 16))
+    return next((text for text in percents if not text.startswith("100")), "just below 100 %")
 
 
 def _percent(frac: float) -> str:

@@ -21,6 +21,7 @@ _KINDS = {
     "rack": ("racks", "rack", True),
     "engine": ("engines", "serving engine", False),
     "site": ("sites", "site", False),
+    "demand": ("demand", "demand of a service", False),
     "lengths": ("", "file of lengths", True),
 }
 """Kind of reference -> the catalogue's kind, how people call it, whether it may be a file."""
@@ -30,10 +31,7 @@ def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
     """Faults between the sections of a merged scenario, as plain values; wrong shapes are another's to report."""
     traffic, fleet = _map(data, "traffic"), _map(data, "fleet")
     limits, pools = _map(data, "slo"), _map(fleet, "pools")
-    deployed = {
-        name: {deploy.get("model") for deploy in _list(_as_map(pool), "deploy") if isinstance(deploy, Mapping)}
-        for name, pool in pools.items()
-    }
+    deployed = {name: _deployed(pool, {"mixed", "prefill"}) for name, pool in pools.items()}
     is_open = any(_as_map(pool).get("deploy") == "any" for pool in pools.values())
     routes = _map(fleet, "routes")
     for name, found in traffic.items():
@@ -75,13 +73,26 @@ def _route(
             yield Trouble(at, f"pool {shown(pool)} does not deploy {shown(model)}, the model of class {shown(name)}")
 
 
+def _deployed(pool: Any, roles: set[str]) -> set[Any]:
+    """The models that a pool deploys in one of some roles."""
+    entries = map(_as_map, _list(_as_map(pool), "deploy"))
+    return {entry.get("model") for entry in entries if entry.get("role", "mixed") in roles}
+
+
+def _decodes(pool: Any, model: Any) -> bool:
+    return _as_map(pool).get("deploy") == "any" or model in _deployed(pool, {"mixed", "decode"})
+
+
 def _pools_named(data: Mapping[str, Any], pools: Mapping[str, Any]) -> Iterator[Trouble]:
     for name, pool in pools.items():
         for i, deploy in enumerate(_list(_as_map(pool), "deploy")):
-            target = _as_map(deploy).get("decode_pool")
+            target, model = _as_map(deploy).get("decode_pool"), _as_map(deploy).get("model")
+            loc = ("fleet", "pools", name, "deploy", i, "decode_pool")
             if isinstance(target, str) and target not in pools:
-                loc = ("fleet", "pools", name, "deploy", i, "decode_pool")
                 yield Trouble(loc, f"no pool is named {shown(target)}{near(target, pools)}")
+            elif isinstance(target, str) and not _decodes(pools[target], model):
+                what = f"pool {shown(target)} does not decode {shown(model)}"
+                yield Trouble(loc, what, "deploy the model there, with role: decode or without a role")
     for site, found in _map(data, "sites").items():
         for i, name in enumerate(_list(_as_map(found), "pools")):
             if name not in pools:

@@ -6,7 +6,6 @@ with what is wrong and the way out.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -155,9 +154,10 @@ class Factor(Reader):
     bounds: Bounds = Bounds(above=0.0, most=1e9)
 
     def read(self, value: Any) -> float:
-        number = float(_plain_number(value, "2.5"))
-        if not math.isfinite(number):
-            raise fault(f"{shown(value)} is too large a number")
+        try:
+            number = float(_plain_number(value, "2.5"))
+        except OverflowError:
+            raise fault(f"{shown(value)} is too large a number") from None
         wanted = self.bounds.broken(number, "ratio")
         if wanted:
             raise fault(f"{shown(value)} is out of range", f"write a number {wanted}")

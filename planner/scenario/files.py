@@ -14,6 +14,8 @@ from planner.scenario.tree import Steps, Tree, put
 _REFERENCES: tuple[tuple[str, str], ...] = (
     ("traffic.*.trace", "profile"),
     ("traffic.*.model", "model"),
+    ("traffic.*.shape", "demand"),
+    ("traffic.*.shape.demand", "demand"),
     ("traffic.*.input.file", "lengths"),
     ("traffic.*.output.file", "lengths"),
     ("fleet.pools.*.rack", "rack"),

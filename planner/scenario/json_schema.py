@@ -34,6 +34,14 @@ _LONG_FORM: dict[str, Any] = {
     "additionalProperties": False,
 }
 
+_SHORT: dict[str, list[dict[str, Any]]] = {
+    "Dist": [{"type": "string"}],
+    "Pause": [{"type": "string"}],
+    "Shape": [{"type": "string"}, {"type": "array", "items": {"type": "number", "minimum": 0}}],
+    "Failures": [{"const": "default"}],
+}
+"""Sections that have a short spelling, and what it may be."""
+
 
 def scenario() -> dict[str, Any]:
     """The schema of a scenario file.
@@ -86,13 +94,15 @@ def _short_forms(sections: dict[str, Any]) -> None:
     forms = [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, dict(routes)]
     routes.clear()
     routes["anyOf"] = forms
+    short = {name: {"$ref": f"#/$defs/{name}"} for name in _SHORT}
     for name, section in list(sections.items()):
         for key, value in section.get("properties", {}).items():
-            if value.get("$ref") == "#/$defs/Dist" or {"$ref": "#/$defs/Dist"} in value.get("anyOf", []):
-                section["properties"][key] = {
-                    "description": value.get("description", ""),
-                    "anyOf": [{"$ref": "#/$defs/Dist"}, {"type": "string"}],
-                }
+            for form, spellings in _SHORT.items():
+                if value.get("$ref") == short[form]["$ref"] or short[form] in value.get("anyOf", []):
+                    section["properties"][key] = {
+                        "description": value.get("description", ""),
+                        "anyOf": [short[form], *spellings],
+                    }
         section.setdefault("title", name)
 
 

@@ -14,29 +14,41 @@ from pydantic import Field
 from planner.errors import Fault, Notice
 from planner.scenario.fields import Name, Text, Title, Whole
 from planner.scenario.section import Section, Trouble
+from planner.scenario.sections_clients import Agents, Burst, Pause, Region, Retries, Sessions, Shape, Turns
 from planner.scenario.sections_cost import CostSpec, Goal, Period, RunSpec, Site, SiteShare
 from planner.scenario.sections_fleet import CountRange, Deploy, FleetSpec, Pool, Survive
-from planner.scenario.sections_traffic import Dist, Limit, Sessions, Slo, TrafficClass, Turns
+from planner.scenario.sections_operation import Autoscale, Failures, Outage, Speculation
+from planner.scenario.sections_traffic import Dist, Limit, Slo, TrafficClass
 from planner.scenario.tree import Origin, Tree
 
 __all__ = [
+    "Agents",
+    "Autoscale",
+    "Burst",
     "CostSpec",
     "CountRange",
     "Deploy",
     "Dist",
+    "Failures",
     "FleetSpec",
     "Goal",
     "Limit",
+    "Outage",
+    "Pause",
     "Period",
     "Pool",
     "Question",
+    "Region",
+    "Retries",
     "RunSpec",
     "Scenario",
     "ScenarioFile",
     "Sessions",
+    "Shape",
     "Site",
     "SiteShare",
     "Slo",
+    "Speculation",
     "Survive",
     "Sweep",
     "TrafficClass",

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from planner.facts.schema import Fact
-from planner.scenario.fields import Bounds, Count, FactOf, Name, Quantity, Share, Text, Whole
+from planner.scenario.fields import Bounds, Count, FactOf, Flag, Name, Quantity, SecondsOrNone, Share, Text, Whole
 from planner.scenario.section import Section, Trouble, idle, needs, troubles
+from planner.scenario.sections_operation import Autoscale, Failures, Outage, Speculation
 
 _DEGREES = ("tp", "pp", "dp")
 _ChunkTokens = Annotated[int, Quantity("tokens", Bounds(least=1.0, most=1e7), is_whole=True, bare_unit="tok")]
@@ -47,6 +48,18 @@ class Deploy(Section):
     """Most tokens in one step of a replica: prefill is cut into chunks that fit."""
     kv_dtype: Literal["bf16", "fp8"] | None = None
     """Format of the key-value cache; bf16 when absent."""
+    prefix_cache: Flag = True
+    """Whether prompts that begin like earlier ones find their key-value blocks again."""
+    kv_host_bytes: Annotated[int, Quantity("bytes", Bounds(above=0.0, most=1e16), is_whole=True)] | None = Field(
+        None, alias="kv_host"
+    )
+    """Host memory of a replica that keeps the blocks which its chips have no room for."""
+    preemption: Literal["recompute", "swap"] = "recompute"
+    """What becomes of the blocks of a request that has to make room: lost, or moved to host memory."""
+    watermark_frac: Share | None = Field(None, alias="watermark")
+    """Share of the blocks that stays free when a request is admitted; none when absent."""
+    speculation: Speculation | None = None
+    """Speculative decoding."""
 
     @classmethod
     def expand(cls, data: Any) -> Any:
@@ -78,6 +91,8 @@ class Deploy(Section):
             yield Trouble(("chips",), f"{product} = {placed} is not the {self.chips} chips of the replica")
         elif self.chips % placed:
             yield Trouble(("chips",), f"{product} does not divide the {self.chips} chips of the replica")
+        if self.preemption == "swap" and self.kv_host_bytes is None:
+            yield Trouble((), "kv_host is missing", "swapped blocks go to host memory: say how much a replica has")
         if self.ep is not None and self.chips % self.ep:
             yield Trouble(("ep",), f"ep {self.ep} does not divide the {self.chips} chips of the replica")
 
@@ -114,6 +129,20 @@ class Pool(Section):
     """Price of a rented chip-hour; the pool is then rented, not bought."""
     existing: _RackCount = 0
     """How many of the racks are owned already: no capex, but they count in power."""
+    power_cap_w_per_chip: Annotated[float, Quantity("power_per_chip", Bounds(above=0.0))] | None = Field(
+        None, alias="power_cap"
+    )
+    """The most that a chip may draw; steps that would draw more take longer."""
+    failures: Failures | None = None
+    """Failures by chance; `default` takes the catalogue's rates."""
+    outages: tuple[Outage, ...] = ()
+    """Failures at known times: what runs there is lost."""
+    maintenance: tuple[Outage, ...] = ()
+    """Planned downtime: a replica takes no new requests and ends those it has before it goes down."""
+    cold_start_s: SecondsOrNone | None = Field(None, alias="cold_start")
+    """Time from switching a replica on to its first request: loading of weights, warm-up. At once when absent."""
+    autoscale: Autoscale | None = None
+    """Replicas that follow the load."""
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
@@ -160,8 +189,17 @@ _Route = Annotated[dict[Name, Share | None], BeforeValidator(_route), AfterValid
 class FleetSpec(Section):
     """The racks and how requests reach them."""
 
-    router: Literal["round-robin", "least-outstanding-tokens"] = "least-outstanding-tokens"
-    """How the replica of a request is picked among those that may serve it."""
+    router: Literal[
+        "round-robin",
+        "random",
+        "power-of-two",
+        "least-outstanding-tokens",
+        "prefix-affine",
+        "session-affine",
+        "slo-aware",
+        "cheapest-first",
+    ] = "least-outstanding-tokens"
+    """How the replica of a request is picked; cheapest-first fills pools in the order of the route or of `pools`."""
     pools: dict[Name, Pool]
     """The pools by name."""
     routes: dict[Name, _Route] = Field(default_factory=dict)

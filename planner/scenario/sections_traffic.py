@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.scenario.fields import Bounds, Factor, Flag, Quantity, Seconds, SecondsOrNone, Share, Text, Tokens, Whole
+from planner.scenario.fields import Bounds, Count, Factor, Flag, Name, Quantity, Seconds, Share, Text, Tokens, Whole
 from planner.scenario.section import Section, Trouble, idle, needs
+from planner.scenario.sections_clients import Agents, Burst, Pause, Region, Retries, Sessions, Shape
 
 Metric = Literal["ttft", "tpot", "itl", "e2e", "queue"]
 Quantile = Literal["p50", "p90", "p95", "p99"]
@@ -22,7 +23,11 @@ _DIST_KEYS = {
     "empirical": (),
 }
 _TRACE_KEYS = ("format", "scale", "speedup", "idle_cap", "repeat", "class_column", "model_column")
-_DRAWN_KEYS = ("arrivals", "rate", "burstiness", "input", "output", "sessions")
+_DRAWN_KEYS = ("arrivals", "rate", "burstiness", "burst", "shape", "regions", "growth", "input", "output")
+_OPEN_KEYS = ("rate", "burstiness", "burst", "shape", "regions", "growth")
+_CHAIN_KEYS = ("sessions", "agents")
+_CLOSED_KEYS = ("concurrency", "requests", "think")
+_LAW_KEYS = {"gamma": "burstiness", "weibull": "burstiness", "hawkes": "burst"}
 
 
 class Dist(Section):
@@ -83,33 +88,6 @@ class Dist(Section):
                 yield Trouble(("weights",), "all weights are 0", "give one of them a weight")
 
 
-class Turns(Section):
-    """How many turns a session has."""
-
-    kind: Literal["geometric", "fixed"] = Field(alias="dist")
-    """The family: geometric (mean) or fixed (value)."""
-    mean: Annotated[float, Factor(Bounds(least=1.0, most=1e6))] | None = None
-    """The mean number of turns (geometric)."""
-    value: Annotated[int, Whole(1, 1_000_000)] | None = None
-    """The number of turns (fixed)."""
-
-    @classmethod
-    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
-        asked = {"geometric": "mean", "fixed": "value"}.get(str(data.get("dist")))
-        if asked:
-            yield from needs(data, [asked], f"turns of this family need {asked}")
-            yield from idle(data, {"mean", "value"} - {asked}, f"turns of this family have {asked}")
-
-
-class Sessions(Section):
-    """Requests that come in turns: each turn's prompt is the session so far and what the turn adds."""
-
-    turns: Turns
-    """How many turns a session has."""
-    think: SecondsOrNone = 0.0
-    """Time from the end of an answer to the next turn."""
-
-
 class TrafficClass(Section):
     """One class of requests: a recorded trace or profile, or arrivals and lengths that are drawn."""
 
@@ -133,37 +111,99 @@ class TrafficClass(Section):
     """The trace's column that names classes: only rows that name this class are taken."""
     model_column: Text | None = None
     """The trace's column that names models: only rows that name this class's model are taken."""
-    arrivals: Literal["poisson", "gamma"] | None = None
-    """How drawn arrivals are spread: poisson, or gamma with `burstiness`."""
+    arrivals: Literal["poisson", "gamma", "weibull", "hawkes", "closed"] | None = None
+    """How drawn requests arrive: by a law of their gaps, in bursts (hawkes), or each after another's end (closed)."""
     rate_req_per_s: Annotated[float, Quantity("rate", Bounds(above=0.0, most=1e9))] | None = Field(None, alias="rate")
-    """Mean rate of drawn requests."""
+    """Mean rate of drawn requests over the whole shape, at the begin of any growth."""
     burstiness: Annotated[float, Factor(Bounds(above=0.0, most=1000.0))] | None = None
-    """Coefficient of variation of the gaps of gamma arrivals; 1 is poisson."""
+    """Coefficient of variation of the gaps of gamma and weibull arrivals; 1 is poisson."""
+    burst: Burst | None = None
+    """Size and decay of the bursts of hawkes arrivals."""
+    shape: Shape | None = None
+    """How the rate goes up and down over days: the name of a demand (`m-large`), or 24 factors for the hours."""
+    regions: dict[Name, Region] = Field(default_factory=dict)
+    """Parts of the load that live the shape at other times."""
+    growth_frac_per_year: Annotated[float, Quantity("frac_per_year", Bounds(least=-0.99, most=1000.0))] | None = Field(
+        None, alias="growth"
+    )
+    """Growth of the rate in a year, compounded from the begin of the run on."""
+    concurrency: Annotated[int, Whole(1, 10_000_000)] | None = None
+    """How many requests of closed arrivals are under way at a time."""
+    requests: Count | None = None
+    """How many requests closed arrivals have in total; as many as run.length can take when absent."""
+    think: Pause | None = None
+    """Time from the end of an answer to the next request of closed arrivals; none when absent."""
     input: Dist | None = None
-    """Prompt lengths of drawn requests; with `sessions`, what a turn adds."""
+    """Prompt lengths of drawn requests; with `sessions` or `agents`, what a turn adds."""
     output: Dist | None = None
     """Answer lengths of drawn requests."""
     prefix_reuse_frac: Share | None = Field(None, alias="prefix_reuse")
     """Share of the input tokens that repeat an earlier prefix of the class."""
     sessions: Sessions | None = None
-    """Turns of a conversation or an agent; `rate` counts requests still."""
+    """Turns of a conversation; `rate` counts requests still."""
+    agents: Agents | None = None
+    """Steps of an agent's task; `rate` counts requests still."""
+    priority: Annotated[int, Whole(0, 255)] = 0
+    """Who is served first where requests wait: 0 before 1."""
+    batch_cap: Annotated[int, Whole(1, 65_536)] | None = None
+    """Most requests that run on a replica while one of this class does: small batches give fast tokens."""
+    timeout_s: Seconds | None = Field(None, alias="timeout")
+    """A request without its first token by then is given up."""
+    cancel_after_s: Seconds | None = Field(None, alias="cancel_after")
+    """The client goes away by then, whatever it has got."""
+    retries: Retries | None = None
+    """What the client does after a failure; it gives up at once when absent."""
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        described = (*_DRAWN_KEYS, *_CHAIN_KEYS, *_CLOSED_KEYS)
         if "trace" in data:
             reason = "the trace has the arrivals and lengths; take this key or `trace` away"
-            yield from idle(data, _DRAWN_KEYS, reason)
+            yield from idle(data, described, reason)
             return
         yield from idle(data, _TRACE_KEYS, "it shapes a recorded trace, and the class has none")
-        if not any(key in data for key in _DRAWN_KEYS):
+        if not any(key in data for key in described):
             yield Trouble((), "no traffic is described", "write trace: NAME, or arrivals, rate, input and output")
             return
-        yield from needs(data, ["arrivals"], "write arrivals: poisson, arrivals: gamma or trace: NAME")
-        yield from needs(data, ["rate", "input", "output"], "drawn requests need rate, input and output")
-        if data.get("arrivals") == "gamma":
-            yield from needs(data, ["burstiness"], "gamma arrivals need the coefficient of variation of their gaps")
-        elif "arrivals" in data:
-            yield from idle(data, ["burstiness"], "it belongs to arrivals: gamma")
+        yield from needs(
+            data, ["arrivals"], "write arrivals: poisson, gamma, weibull, hawkes or closed, or trace: NAME"
+        )
+        yield from _arrivals(data)
+        if "sessions" in data:
+            yield from idle(data, ["agents"], "a class has sessions or agents; split it in two classes")
+        if any(key in data for key in _CHAIN_KEYS):
+            reason = "the turns of a session repeat what was said before; `system` is what sessions share"
+            yield from idle(data, ["prefix_reuse"], reason)
+
+    def laws(self) -> Iterator[Trouble]:
+        shares = [region.share_frac for region in self.regions.values()]
+        if shares and abs(sum(shares) - 1.0) > 1e-6:
+            yield Trouble(("regions",), f"the shares sum to {sum(shares) * 100:g} %", "they have to sum to 100 %")
+        if self.requests is not None and self.concurrency is not None and self.requests < self.concurrency:
+            yield Trouble(("requests",), f"{self.requests:,} requests cannot be {self.concurrency:,} at a time")
+
+
+def _arrivals(data: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Faults between the keys that say when drawn requests come."""
+    law = data.get("arrivals")
+    if law == "closed":
+        yield from needs(data, ["concurrency", "input", "output"], "closed arrivals need concurrency, input and output")
+        reason = "closed arrivals come when an answer ends, not by a rate"
+        yield from idle(data, (*_OPEN_KEYS, *_CHAIN_KEYS), reason)
+        return
+    yield from needs(data, ["rate", "input", "output"], "drawn requests need rate, input and output")
+    if law is not None:
+        yield from idle(data, _CLOSED_KEYS, "it belongs to arrivals: closed")
+        own = _LAW_KEYS.get(str(law))
+        if own == "burstiness":
+            yield from needs(data, [own], f"{law} arrivals need the coefficient of variation of their gaps")
+        elif own == "burst":
+            yield from needs(data, [own], "hawkes arrivals need {size, decay} of their bursts")
+        for key, owners in (("burstiness", "gamma or weibull"), ("burst", "hawkes")):
+            if key != own:
+                yield from idle(data, [key], f"it belongs to arrivals: {owners}")
+    if "shape" not in data:
+        yield from idle(data, ["regions"], "regions live a shape at other times, and the class has no shape")
 
 
 @dataclass(frozen=True, slots=True)

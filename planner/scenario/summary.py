@@ -49,11 +49,28 @@ def _class(scenario: Scenario, name: str, klass: TrafficClass) -> tuple[str, ...
         arrivals += f" x {klass.scale:g}" if klass.scale != 1 else ""
         arrivals += f", {klass.speedup:g} times as fast" if klass.speedup != 1 else ""
     else:
-        arrivals = f"{klass.arrivals} {_said(scenario, 'traffic', name, 'rate')}"
-        arrivals += f", CV {klass.burstiness:g}" if klass.burstiness is not None else ""
+        arrivals = _drawn(scenario, name, klass)
     lengths = (_lengths(scenario.tree.at(("traffic", name, key))) for key in ("input", "output"))
     limits = "none" if klass.slo is None else _limits(scenario, klass.slo, scenario.slo[klass.slo])
     return (name, klass.model, arrivals, *lengths, limits)
+
+
+def _drawn(scenario: Scenario, name: str, klass: TrafficClass) -> str:
+    """How drawn requests arrive."""
+    if klass.arrivals == "closed":
+        return f"closed, {klass.concurrency:,} at a time"
+    parts = [f"{klass.arrivals} {_said(scenario, 'traffic', name, 'rate')}"]
+    if klass.burstiness is not None:
+        parts.append(f"CV {klass.burstiness:g}")
+    if klass.burst is not None:
+        parts.append(f"bursts of {klass.burst.size:g}")
+    if klass.shape is not None:
+        parts.append(f"shape {klass.shape.demand or f'of {len(klass.shape.factors or ())} factors'}")
+    if klass.sessions is not None:
+        parts.append(f"sessions of {klass.sessions.turns.mean_turns:g} turns")
+    if klass.agents is not None:
+        parts.append(f"tasks of {klass.agents.steps.mean_turns:g} steps")
+    return ", ".join(parts)
 
 
 def _lengths(dist: Tree | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from planner.aggregate.store import is_result
 from planner.errors import Fault, PlannerError, RunError
 from planner.fleet.executor import Progress
 from planner.study.run import inputs_digest, run
@@ -57,17 +58,17 @@ def answer(
         if found is not None and found.inputs == inputs:
             return Answer(found, folder, is_reused=True, wall_s=time.monotonic() - start_s)
         if any(folder.iterdir()) if folder.is_dir() else True:
-            what = (
-                "holds the answer to another question"
-                if found is not None
-                else "is there and is no result of planner run"
-            )
-            raise RunError(Fault(f"{folder} {what}", "choose another folder with -o, or --force to replace it"))
+            raise RunError(_in_the_way(folder, is_whole=found is not None))
     result = run(scenarios, workers=workers, keep_requests=keep_requests, progress=progress)
     wall_s = time.monotonic() - start_s
     try:
         result.save(folder, is_replacing=is_forced, log=f"simulated and summed up in {wall_s:.2f} s\n")
-    except OSError as error:
+    except (OSError, RunError) as error:
+        found = None if is_forced else _found(folder)
+        if found is not None and found.inputs == inputs:  # another run answered it meanwhile
+            return Answer(found, folder, is_reused=True, wall_s=wall_s)
+        if isinstance(error, RunError):
+            raise
         raise RunError(
             Fault(f"cannot write {folder}: {error.strerror or error}", "choose another folder with -o")
         ) from None
@@ -81,6 +82,15 @@ def _found(folder: Path) -> Result | None:
         return Result.load(folder)
     except (PlannerError, OSError):
         return None
+
+
+def _in_the_way(folder: Path, *, is_whole: bool) -> Fault:
+    """Why a folder is not written, and whether `--force` would help."""
+    if is_whole:
+        return Fault(f"{folder} holds the answer to another question", "choose another folder with -o, or use --force")
+    if is_result(folder):
+        return Fault(f"{folder} holds a result that is damaged", "--force simulates again and replaces it")
+    return Fault(f"{folder} is there and is no result of planner run", "choose another folder with -o, or move it away")
 
 
 def slug(title: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.fleet.layout import lay_out
-from planner.study.run import check_fits, longest_sequence, mean_lengths
+from planner.study.run import check_fits, check_span, longest_sequence, mean_lengths
 
 if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet
@@ -33,6 +33,7 @@ def preview(scenario: Scenario) -> Preview:
 
     fleet = lay_out(scenario, mean_lengths(scenario))
     traffic = for_scenario(scenario, scenario.run.seed)
+    check_span(scenario, traffic)
     check_fits(scenario, fleet, traffic)
     need = pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1
     offered, too_large = {}, {}

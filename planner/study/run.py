@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.errors import Fault, Infeasible, TrafficError
+from planner import units
+from planner.errors import Fault, Infeasible, ScenarioError, TrafficError
 from planner.fleet.cells import Cell, ns, sim_spec, targets
 from planner.fleet.executor import Executor, Progress
 from planner.fleet.layout import Lengths, lay_out
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet
     from planner.traffic.requests import ScenarioTraffic
 
+MAX_RUN_S = 100 * 366 * 86_400.0
+"""The longest run with its drain that the simulator's clock is made for."""
 LAYOUT_SEED = 0
 """Mean lengths for choosing layouts come from this seed, so that a run's own seed never changes the fleet."""
 
@@ -104,6 +107,7 @@ def _jobs(
         what = _traffic_key(scenario)
         for seed in _seeds(scenario):
             traffic = drawn[what, seed]
+            check_span(scenario, traffic)
             check_fits(scenario, fleet, traffic)
             spec = sim_spec(scenario, fleet, seed=seed, length_ns=traffic.length_ns, keep_requests=keep_requests)
             key = what + json.dumps(spec, sort_keys=True)
@@ -152,6 +156,34 @@ def _traffic_key(scenario: Scenario) -> str:
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
 
+def check_span(scenario: Scenario, traffic: ScenarioTraffic) -> None:
+    """Refuse a run that is longer than can be simulated, or whose traces end within its warm-up.
+
+    Raises:
+        ScenarioError: with the place and the way out.
+    """
+    run = scenario.run
+    length_s = traffic.length_ns / 1e9
+    if length_s + run.drain_s > MAX_RUN_S:
+        what = f"the run lasts {units.format(length_s, 'time')} and drains {units.format(run.drain_s, 'time')}"
+        way_out = f"together at most {units.format(MAX_RUN_S, 'time')}: give run.length"
+        if run.length_s is None:
+            way_out += ", or see with planner trace inspect whether a trace's clock is in another unit"
+        raise ScenarioError(_at(scenario, "run.length", what, way_out))
+    if run.warmup_s >= length_s:
+        what = f"the warm-up is not shorter than the run, which lasts as its trace does: {length_s:,.9g} s"
+        way_out = "nothing would be measured: shorten it, or give run.length and repeat: true"
+        raise ScenarioError(_at(scenario, "run.warmup", what, way_out))
+
+
+def _at(scenario: Scenario, path: str, what: str, way_out: str) -> Fault:
+    """A fault where the value at `path` was written, if it was."""
+    origin = scenario.origins.get(path)
+    if origin is None:
+        return Fault(what, way_out, path=path)
+    return Fault(what, way_out, path=path, file=origin.file, line=origin.line, col=origin.col)
+
+
 def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> None:
     """Refuse a class of which no request fits any replica that it may use. Raises `Infeasible`."""
     import polars as pl
@@ -162,8 +194,15 @@ def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> No
         mine = traffic.frame.filter(pl.col("class_ix") == ix)
         shortest = mine.select((pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1).min()).item()
         if shortest is not None and shortest > longest:
-            what = f"its shortest request needs {shortest:,} tokens of KV cache, the largest replica holds {longest:,}"
-            faults.append(Fault(what, "use more chips a replica, or kv_dtype: fp8", path=f"traffic.{name}"))
+            if longest == _context_tokens(scenario, fleet, name):  # then no more chips would help
+                what = f"its shortest request is {shortest:,} tokens long, its model takes {longest:,} at most"
+                way_out = "shorten input and output, or choose a model with a longer context"
+            else:
+                what = (
+                    f"its shortest request needs {shortest:,} tokens of KV cache, the largest replica holds {longest:,}"
+                )
+                way_out = "use more chips a replica, or kv_dtype: fp8"
+            faults.append(Fault(what, way_out, path=f"traffic.{name}"))
     if faults:
         raise Infeasible(*faults)
 
@@ -175,6 +214,12 @@ def longest_sequence(scenario: Scenario, fleet: Fleet, name: str) -> int:
         for target in targets(scenario, fleet, name)
         for deployment in target["deployments"]
     )
+
+
+def _context_tokens(scenario: Scenario, fleet: Fleet, name: str) -> int:
+    """Tokens that the model of a class takes at most."""
+    ixs = [ix for target in targets(scenario, fleet, name) for ix in target["deployments"]]
+    return max(int(fleet.placed[ix].spec["model"]["context_tokens"]) for ix in ixs)
 
 
 def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False) -> str:

@@ -41,16 +41,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Literal, parse_constant=_no_constant)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_float=Literal, parse_constant=Literal)
+"""For one value that is the whole file: a NaN in it, as Python writes them, is its own row's fault alone."""
 
 
-def decode(text: bytes) -> Any:
+def decode(text: bytes, decoder: json.JSONDecoder = _DECODER) -> Any:
     """The value that `text` spells.
 
     Raises:
         ValueError: it is not one JSON value in UTF-8, or an object has a key twice.
     """
     try:
-        return _DECODER.decode(text.decode("utf-8"))
+        return decoder.decode(text.decode("utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -78,7 +80,7 @@ def _decode_line(line: bytes) -> Any:
 def document(source: Source) -> Any:
     """The one JSON value that the whole file is, or None if it is not one."""
     try:
-        return decode(source.data)
+        return decode(source.data, _LENIENT)
     except ValueError:
         return None
 

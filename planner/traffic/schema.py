@@ -28,6 +28,21 @@ REASONS: dict[str, str] = {
 MAX_TOKENS = 2**32 - 1
 """The most tokens that one request can have in the request frame."""
 
+NO_ROW = 2**64 - 1
+"""In `after_row`: the request comes at its own time, after none."""
+NO_SESSION = 2**64 - 1
+"""In `session`: the request belongs to none."""
+
+
+def chain_schema() -> dict[str, pl.DataType]:
+    """Columns of requests that may wait for others, beside arrival and lengths.
+
+    A request with a predecessor comes `delay_ns` after that has ended; its own `arrival_ns` is the begin of the chain.
+    """
+    import polars as pl
+
+    return {"after_row": pl.UInt64(), "delay_ns": pl.UInt64(), "session": pl.UInt64()}
+
 
 def request_schema() -> dict[str, pl.DataType]:
     """Columns and types of the request frame; the ones after `output_tokens` are there when the source has them.

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import core
-from planner.errors import Fault, TrafficError
+from planner.errors import Fault, Notice, TrafficError
 from planner.scenario.schema import Dist, TrafficClass
-from planner.traffic import cells, csv_rows, source
+from planner.traffic import cells, csv_rows, laws, source
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,17 +24,8 @@ def draw(
     """
     import polars as pl
 
-    arrivals = core.sample(
-        {
-            "kind": "arrivals",
-            "seed": seed,
-            "key": key,
-            "law": cls.arrivals,
-            "rate_req_per_s": cls.rate_req_per_s,
-            "burstiness": cls.burstiness,
-            "length_ns": length_ns,
-        }
-    )
+    spec = laws.arrivals(cls, key=key, seed=seed, length_ns=length_ns)
+    arrivals = core.sample({"kind": "arrivals", **spec})
     lengths = draw_lengths(cls, key=key, seed=seed, n=arrivals.height, base_dir=base_dir, context_tokens=context_tokens)
     n_redrawn = int((lengths["redraws"] > 0).sum())
     return pl.concat([arrivals, lengths.drop("redraws")], how="horizontal"), n_redrawn
@@ -57,6 +48,16 @@ def draw_lengths(
             "context_tokens": context_tokens,
         }
     )
+
+
+def redrawn_notice(n_redrawn: int, n: int, context: int | None) -> tuple[Notice, ...]:
+    """What to say about requests that were drawn again."""
+    if not n_redrawn:
+        return ()
+    message = (
+        f"{n_redrawn:,} of {n:,} drawn requests were longer than the model's context of {context:,} and drawn again"
+    )
+    return (Notice("redrawn", message),)
 
 
 def dist_spec(dist: Dist, base_dir: Path) -> dict[str, Any]:

@@ -29,6 +29,9 @@ def read(
     if format is not None and format not in FORMATS:
         raise TrafficError(Fault(f"unknown trace format {format!r}{near(format, FORMATS)}", file=str(path)))
     source = source_module.load(path)
+    if "after_row" in columns_of(source):
+        what = "its requests wait for the ends of others (column after_row), which no recorded arrivals can say"
+        raise source.refuse(what, "run the scenario that made it; or take that column away to send all at once")
     chosen = reader(format) if format is not None else reader(_sniff(source))
     return chosen.read(source, Wanted(class_column, model_column))
 

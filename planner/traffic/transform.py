@@ -46,6 +46,7 @@ def copies(requests: pl.DataFrame, scale: float, *, span_ns: int, key: int, seed
     All arrivals are before `span_ns`, and stay so; the shifts come from `seed` and `key`.
 
     A fraction is one more copy of which each request stays with that probability; below 1 the recorded one is thinned.
+    A column `copy`, where there is one, numbers the copies.
     """
     import polars as pl
 
@@ -68,18 +69,24 @@ def copies(requests: pl.DataFrame, scale: float, *, span_ns: int, key: int, seed
                 "keep_frac": part,
             }
             source = requests[core.sample(thin)["row"]]
+        if "copy" in source.columns:
+            source = source.with_columns(pl.lit(number, pl.UInt32).alias("copy"))
         turned = (pl.col("arrival_ns") + shift) % span_ns
         parts.append(source.with_columns(turned.alias("arrival_ns")) if shift else source)
     return parts[0] if len(parts) == 1 else pl.concat(parts).sort("arrival_ns", maintain_order=True)
 
 
 def repeat(requests: pl.DataFrame, span_ns: int, length_ns: int) -> pl.DataFrame:
-    """The trace started again right after its span, as often as `length_ns` takes."""
+    """The trace started again right after its span, as often as `length_ns` takes; `copy` counts on."""
     import polars as pl
 
     n_passes = length_ns // span_ns + 1
     too_many(requests.height * n_passes)
-    passes = [requests.with_columns(pl.col("arrival_ns") + number * span_ns) for number in range(n_passes)]
+    shifted = [pl.col("arrival_ns") + number * span_ns for number in range(n_passes)]
+    if "copy" not in requests.columns:
+        return pl.concat([requests.with_columns(shift) for shift in shifted])
+    n_copies = requests["copy"].n_unique()
+    passes = [requests.with_columns(shift, pl.col("copy") + k * n_copies) for k, shift in enumerate(shifted)]
     return pl.concat(passes)
 
 

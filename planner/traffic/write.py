@@ -83,7 +83,10 @@ def dump(requests: pl.DataFrame, stream: IO[bytes], form: Form) -> None:
     seconds = _decimal(requests["arrival_ns"])
     if form == "csv":
         table = rest.drop("hash_ids", "block_tokens", strict=False)
-        table.insert_column(0, seconds).write_csv(stream)
+        table.insert_column(0, seconds)
+        # In parts as text: polars would hide what is wrong with the stream behind an error of its own.
+        for start in range(0, max(table.height, 1), _LINES):
+            stream.write(table.slice(start, _LINES).write_csv(include_header=start == 0).encode())
         return
     others = rest.select(pl.struct(pl.all()).struct.json_encode().str.slice(1)).to_series()
     lines = pl.select(pl.concat_str(pl.lit('{"arrival_s":'), seconds, pl.lit(","), others)).to_series()

@@ -171,3 +171,13 @@ def test_the_command_itself_imports_only_light_libraries() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (0, "[]")
     assert "jalapeno" in done.stdout
+
+
+@pytest.mark.parametrize(("kind", "name"), [("demand", "m-small"), ("traffic", "azure-conv-2023")])
+def test_long_lists_are_shown_by_their_begin(kind: str, name: str) -> None:
+    done = planner("catalog", "show", kind, name)
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) < 400
+    assert "in all" in done.stdout
+    whole = json.loads(planner("catalog", "show", kind, name, "--json").stdout)
+    assert "in all" not in json.dumps(whole)

@@ -30,9 +30,14 @@ def test_the_first_example_is_copied_here(tmp_path: Path, monkeypatch: pytest.Mo
     assert (status, err) == (0, "")
     assert "wrote 01-one-rack.yaml" in out
     assert "next: planner check 01-one-rack.yaml" in out
-    assert "02-mixed-fleet  Chat and coding" in out
+    assert "02-mixed-fleet Chat and coding" in " ".join(out.split())
     assert (tmp_path / "01-one-rack.yaml").read_bytes() == (SCENARIOS / "01-one-rack.yaml").read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["01-one-rack.yaml"]
+
+
+def test_the_next_step_can_be_typed_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "next: planner check 'my fleet/01-one-rack.yaml'" in planner("init", "my fleet")[1]
 
 
 @pytest.mark.parametrize("name", ["03-buy-plan", "buy-plan", "03", "03-buy-plan.yaml", "scenarios/03-buy-plan.yaml"])

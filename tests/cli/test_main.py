@@ -101,3 +101,24 @@ def test_a_closed_pipe_ends_quietly() -> None:
     command = f"{sys.executable} -c 'from planner.cli.main import main; main()' schema | head -c 10"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, len(done.stdout), done.stderr) == (0, 10, "")
+
+
+@pytest.mark.parametrize("words", ["schema", "catalog list --json", "--help", "run --help"])
+def test_a_full_disk_behind_stdout_is_no_fault_of_planner(words: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*ENTRY, *words.split()], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 5, done.stderr
+    assert done.stderr.splitlines() == ["error: the answer cannot be written to stdout: No space left on device"]
+
+
+@pytest.mark.parametrize("words", ["schema", "catalog list --json", "check -"])
+def test_streams_that_the_caller_closed_are_no_fault_of_planner(words: str) -> None:
+    command = f"{sys.executable} -W error -c 'from planner.cli.main import main; main()' {words} <&- >&-"
+    done = subprocess.run(command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == (2 if words == "check -" else 0), done.stderr
+    assert "fault in planner" not in done.stderr
+    assert "Traceback" not in done.stderr

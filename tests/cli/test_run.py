@@ -11,6 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from planner.scenario import load
+from planner.study import answer as study
 from tests.commandline import ENTRY, ROOT, answer, planner
 
 SMALL = """
@@ -101,6 +103,8 @@ def test_the_same_question_is_answered_once(tmp_path):
     assert (first.returncode, "wrote runs/a-small-fleet-" in first.stdout) == (0, True)
     again = planner("run", file, cwd=tmp_path)
     assert "the same question was answered before" in again.stdout
+    assert "simulated in" in first.stdout
+    assert "simulated in" not in again.stdout
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert "wrote runs/" in planner("run", file, "--force", cwd=tmp_path).stdout
     assert planner("run", file, "--set", "run.seed=9", cwd=tmp_path).returncode == 0
@@ -178,7 +182,34 @@ def test_a_class_of_which_no_request_fits_is_infeasible(tmp_path):
     file = scenario(tmp_path, "trace: ./long.csv", model="llama-3.1-8b", chips=1, run="seed: 1")
     done = planner("run", file, cwd=tmp_path)
     assert done.returncode == 4
-    assert "its shortest request needs 150,009 tokens of KV cache" in done.stderr
+    assert "its shortest request is 150,009 tokens long, its model takes 131,072 at most" in done.stderr
+    # 2 x 85.9 GB hold the 141 GB of weights and not the 130,009 x 327,680 B = 42.6 GB of keys and values.
+    (tmp_path / "long.csv").write_text("arrival_s,input_tokens,output_tokens\n0,130000,10\n")
+    file = scenario(tmp_path, "trace: ./long.csv", model="llama-3.1-70b", rack="hgx-h100", chips=2, run="seed: 1")
+    done = planner("run", file, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "its shortest request needs 130,009 tokens of KV cache, the largest replica holds" in done.stderr
+    assert "use more chips a replica" in done.stderr
+
+
+def test_a_warm_up_beyond_the_trace_is_refused_where_it_is_written(tmp_path):
+    (tmp_path / "short.csv").write_text("arrival_s,input_tokens,output_tokens\n100,50,10\n130.25,50,10\n")
+    file = scenario(tmp_path, "trace: ./short.csv", run="warmup: 31 s")
+    for verb in ("run", "check"):
+        done = planner(verb, file, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "run.warmup: the warm-up is not shorter than the run" in done.stderr
+        assert "30.25 s" in done.stderr
+    assert planner("run", file, "--set", "run.warmup=30 s", cwd=tmp_path).returncode == 0
+
+
+def test_a_trace_of_centuries_is_refused_with_a_word_about_its_clock(tmp_path):
+    (tmp_path / "far.csv").write_text("arrival_s,input_tokens,output_tokens\n0,50,10\n9000000000,50,10\n")
+    done = planner("run", scenario(tmp_path, "trace: ./far.csv", run="seed: 1"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "whether a trace's clock is in another unit" in done.stderr
+    done = planner("run", scenario(tmp_path, run="length: 3.19e9 s, window: 1 wk"), cwd=tmp_path)
+    assert (done.returncode, "run.length" in done.stderr) == (2, True)
 
 
 def test_one_simulation_serves_variants_that_differ_only_in_money_or_carbon(tmp_path):
@@ -227,3 +258,42 @@ def test_stdin_and_usage(tmp_path):
     assert planner("run", str(tmp_path / "scenario.yaml"), "--all", "-s", "x").returncode == 2
     assert planner("run", str(tmp_path / "scenario.yaml"), "-s", "nobody").returncode == 2
     assert planner("run").returncode == 2
+
+
+def test_what_another_run_answered_meanwhile_is_read(tmp_path, monkeypatch):
+    asked = [load(scenario(tmp_path))]
+    simulate = study.run
+
+    def slow(*given, **options):
+        monkeypatch.setattr(study, "run", simulate)
+        assert not study.answer(asked, out=tmp_path / "out").is_reused
+        return simulate(*given, **options)
+
+    monkeypatch.setattr(study, "run", slow)
+    assert study.answer(asked, out=tmp_path / "out").is_reused
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
+
+
+def test_a_run_in_which_nothing_arrives_says_so(tmp_path):
+    file = scenario(tmp_path, DRAWN.replace("3 req/s", "0.0000001 req/s"))
+    done = planner("run", file, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "no request completed: none arrived" in done.stderr
+
+
+def test_a_folder_in_the_way_says_whether_force_helps(tmp_path):
+    file, out = scenario(tmp_path), tmp_path / "out"
+    assert planner("run", file, "-o", str(out)).returncode == 0
+    (out / "pools.parquet").write_bytes(b"cut short")
+    done = planner("run", file, "-o", str(out))
+    assert (done.returncode, "damaged; --force simulates again" in done.stderr) == (5, True)
+    assert planner("run", file, "-o", str(out), "--force").returncode == 0
+    done = planner("run", file, "-o", str(out), "--set", "run.seed=4")
+    assert (done.returncode, "another question; choose another folder with -o, or use --force" in done.stderr) == (
+        5,
+        True,
+    )
+    (out / "manifest.json").unlink()
+    done = planner("run", file, "-o", str(out))
+    assert (done.returncode, "--force" in done.stderr) == (5, False)
+    assert planner("run", file, "-o", str(out), "--force").returncode == 5

@@ -36,7 +36,7 @@ def test_the_scenario_s_is_the_default_and_shows_what_keys_mean() -> None:
     schema = json.loads(text)
     assert schema["title"] == "planner scenario"
     rate = schema["$defs"]["TrafficClass"]["properties"]["rate"]
-    assert rate["description"] == "Mean rate of drawn requests."
+    assert rate["description"] == "Mean rate of drawn requests over the whole shape, at the begin of any growth."
     assert rate["anyOf"][0]["examples"] == ["40 req/s"]
 
 

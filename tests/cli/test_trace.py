@@ -173,3 +173,33 @@ def test_ugly_files_and_real_traces_through_the_command(shared: Path) -> None:
             "duration_s",
         ):
             assert result[key] == expected[name][key], (name, key)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_stream_of_requests_whose_reader_goes_away_ends_quietly(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("arrival_s,input_tokens,output_tokens\n" + "".join(f"{n},100,10\n" for n in range(250_000)))
+    process = subprocess.Popen(
+        [*ENTRY, "trace", "convert", str(path), "--to", form, "-o", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert (process.wait(timeout=60), process.stderr.read()) == (0, b"")
+    process.stderr.close()
+
+
+def test_a_long_stream_of_csv_has_one_header_and_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("arrival_s,input_tokens,output_tokens\n" + "".join(f"{n},100,10\n" for n in range(250_000)))
+    assert planner("trace", "convert", str(path), "--to", "csv", "-o", "-").stdout == path.read_text()
+
+
+def test_a_trace_is_not_written_over_itself(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    path.write_text(BURSTGPT)
+    done = planner("trace", "convert", str(path), "--to", "csv", "-o", str(path), "--force")
+    assert done.returncode == 2
+    assert "is the trace that is read; name another file with -o" in done.stderr
+    assert path.read_text() == BURSTGPT

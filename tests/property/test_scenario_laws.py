@@ -68,7 +68,8 @@ def test_what_lies_above_is_there_and_the_rest_is_from_below(a: Any, b: Any) -> 
     over = {path for path, leaf in tree_of(b).leaves() if leaf.value != {}}
     empty = {path for path, leaf in tree_of(b).leaves() if leaf.value == {}}  # a map too: it replaces what is none
     for path, leaf in tree_of(a).leaves():
-        is_covered = path in empty or any(path[: len(o)] == o or o[: len(path)] == path for o in over)
+        is_covered = any(path[: len(o)] == o or o[: len(path)] == path for o in over)
+        is_covered |= any(o[: len(path)] == path for o in empty)
         if not is_covered and leaf.value != {}:
             here = merged.at(path)
             assert here is not None

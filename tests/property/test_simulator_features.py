@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from planner import core
 from tests.agreement import check
+from tests.cells import MS, with_features
 from tests.deployments import cell, toy
 from tests.reference import Request, Simulation
 
-MS = 10**6
 ROUTERS = [
     "round-robin",
     "random",
@@ -24,7 +24,9 @@ ROUTERS = [
     "cheapest-first",
 ]
 
-quick = settings(deadline=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = settings(
+    deadline=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 durations = st.sampled_from([1, 3 * MS, 40 * MS, 40 * MS + 1, 300 * MS, 2000 * MS])
 Links = list[tuple[int | None, int]]
 
@@ -108,7 +110,7 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request], Links | None
         place["pool_ix"] = draw(st.integers(0, 1))
     able = [ix for ix, place in enumerate(places) if place["role"] != "decode"]
     kinds = [draw(classes(able)) for _ in range(draw(st.integers(1, 2)))]
-    longest = min(min(core.plan(place["deployment"])["max_sequence_tokens"] for place in places), 150)
+    longest = min(150, *(core.plan(place["deployment"])["max_sequence_tokens"] for place in places))
     gap = st.sampled_from([0, 0, 0, 1, 5 * MS, 17 * MS + 3, 200 * MS])
     rows: list[Request] = []
     links: Links = []
@@ -145,7 +147,7 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request], Links | None
     return spec, rows, draw(st.sampled_from([None, links])), sessions
 
 
-def check_laws(spec: dict[str, Any], oracle: Simulation) -> None:
+def check_laws(oracle: Simulation) -> None:
     """Of the oracle, which agrees with the engine: nothing is counted twice or forgotten."""
     for counts in oracle.counts.values():
         ended = sum(counts[name] for name in core.FATES)
@@ -156,13 +158,19 @@ def check_laws(spec: dict[str, Any], oracle: Simulation) -> None:
 
 
 @settings(quick, max_examples=250)
-@given(worlds())
+@given(worlds(), st.data())
 def test_jumps_and_steps_agree_with_everything_on(
-    world: tuple[dict[str, Any], list[Request], Links | None, list[int] | None],
+    world: tuple[dict[str, Any], list[Request], Links | None, list[int] | None], data: st.DataObject
 ) -> None:
-    oracle = check(*world)
-    check_laws(world[0], oracle)
+    spec, rows, links, sessions = world
+    hashes = None
+    if data.draw(st.booleans()):
+        spec, hashes = data.draw(with_features(spec, rows))
+    oracle = check(spec, rows, links, sessions, hashes)
+    check_laws(oracle)
     for counts in oracle.counts.values():
         for name in ("timed_out", "cancelled", "retried", "lost"):
             event(f"{name}: {counts[name] > 0}")
-    event(f"handed over: {any(seq.admission and seq.replica and seq.replica.role == 'decode' for seq in oracle.rows.values())}")
+    event(
+        f"handed over: {any(seq.admission and seq.replica and seq.replica.role == 'decode' for seq in oracle.rows.values())}"
+    )

@@ -125,6 +125,10 @@ impl Columns {
         self.column(name, &DataType::UInt32, |a: &UInt32Array| a.values().to_vec())
     }
 
+    pub fn f64(&self, name: &str) -> PyResult<Vec<f64>> {
+        self.column(name, &DataType::Float64, |a: &Float64Array| a.values().to_vec())
+    }
+
     pub fn u64(&self, name: &str) -> PyResult<Vec<u64>> {
         self.column(name, &DataType::UInt64, |a: &UInt64Array| a.values().to_vec())
     }

@@ -16,6 +16,15 @@ pub fn to_py(error: &Error) -> PyErr {
     EngineError::new_err(fields)
 }
 
+/// What an engine error says, and the way out.
+pub fn in_words(error: Error) -> (String, String) {
+    match error {
+        Error::Input { field, what } => (format!("{field}: {what}"), String::new()),
+        Error::Infeasible { part, what, way_out } => (format!("{part}: {what}"), way_out),
+        Error::Stuck { what } => (what, String::new()),
+    }
+}
+
 /// Run engine code; a panic becomes an error that says it is a bug, never an abort.
 pub fn guard<T>(work: impl FnOnce() -> engine::error::Result<T>) -> PyResult<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {

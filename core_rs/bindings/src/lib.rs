@@ -8,6 +8,7 @@ use engine::deployment::DeploymentSpec;
 use engine::inbox::Requests;
 use engine::sample::SampleSpec;
 use engine::spec::SimSpec;
+use engine::steady::{SteadyRow, SteadySpec};
 use engine::step::{self, Row, StepModel};
 use engine::table::{self, SketchRows};
 use pyo3::prelude::*;
@@ -41,6 +42,12 @@ impl Sim {
             session: columns.u64_if("session")?,
         };
         py.detach(|| guard(|| self.sim.feed(&requests)))
+    }
+
+    fn feed_blocks(&mut self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
+        let columns = Columns::read(blocks)?;
+        let (row, hash) = (columns.u64("row")?, columns.u64("hash")?);
+        py.detach(|| guard(|| self.sim.feed_blocks(&row, &hash)))
     }
 
     fn end_of_requests(&mut self) {
@@ -97,6 +104,37 @@ fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResu
     Table::new(table::steps(&lines))
 }
 
+/// Benchmark-like points, a row each, and for each group why it cannot run, as (what, way out).
+#[pyfunction]
+fn steady(py: Python<'_>, spec: &[u8], rows: &Bound<'_, PyAny>) -> PyResult<(Table, Vec<Option<(String, String)>>)> {
+    let columns = Columns::read(rows)?;
+    let group_ix = columns.u64("group_ix")?;
+    let (input, output) = (columns.f64("input_tokens")?, columns.f64("output_tokens")?);
+    let concurrency = columns.f64("concurrency")?;
+    let (prefill, decode) = (columns.f64("prefill_workers")?, columns.f64("decode_workers")?);
+    let found = py.detach(|| {
+        guard(|| {
+            let spec: SteadySpec =
+                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("steady", e.to_string()))?;
+            let rows: Vec<SteadyRow> = (0..group_ix.len())
+                .map(|i| SteadyRow {
+                    group_ix: group_ix[i],
+                    input_tokens: input[i],
+                    output_tokens: output[i],
+                    concurrency: concurrency[i],
+                    prefill_workers: prefill[i],
+                    decode_workers: decode[i],
+                })
+                .collect();
+            engine::steady::run(&spec, &rows)
+        })
+    })?;
+    Ok((
+        Table::new(table::steady(&found.points))?,
+        found.refusals.into_iter().map(|r| r.map(error::in_words)).collect(),
+    ))
+}
+
 /// Random arrivals and lengths.
 #[pyfunction]
 fn sample(py: Python<'_>, spec: &[u8]) -> PyResult<Table> {
@@ -151,6 +189,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Table>()?;
     m.add_function(wrap_pyfunction!(plan, m)?)?;
     m.add_function(wrap_pyfunction!(step_times, m)?)?;
+    m.add_function(wrap_pyfunction!(steady, m)?)?;
     m.add_function(wrap_pyfunction!(sample, m)?)?;
     m.add_function(wrap_pyfunction!(quantiles, m)?)?;
     m.add_function(wrap_pyfunction!(build_info, m)?)?;

@@ -3,6 +3,9 @@
 //! A decoding sequence takes a block each `block_tokens` steps. Sequences are counted by the residue of their length
 //! against the replica's decode counter, which a step does not change, so a jump costs nothing here.
 
+use crate::host::HostMemory;
+use crate::prefix::PrefixCache;
+
 /// Block account of a replica. `counter` is the replica's decode counter: steps that its decoders have done.
 #[derive(Debug, Clone)]
 pub struct Blocks {
@@ -12,11 +15,22 @@ pub struct Blocks {
     /// residues[r]: decoding sequences whose (kv tokens - counter) mod block_tokens is r.
     residues: Vec<u64>,
     n_decoding: u64,
+    /// What can be found in blocks, and in which order free ones are used again; none without a prefix cache.
+    pub cache: Option<Box<PrefixCache>>,
+    pub host: HostMemory,
 }
 
 impl Blocks {
     pub fn new(total: u64, block_tokens: u64) -> Self {
-        Self { block_tokens, total, used: 0, residues: vec![0; block_tokens as usize], n_decoding: 0 }
+        let residues = vec![0; block_tokens as usize];
+        Self { block_tokens, total, used: 0, residues, n_decoding: 0, cache: None, host: HostMemory::default() }
+    }
+
+    /// The same with a prefix cache, or with host memory of `host_blocks` blocks.
+    pub fn with(mut self, has_cache: bool, host_blocks: u64) -> Self {
+        self.cache = has_cache.then(|| Box::new(PrefixCache::new(self.total)));
+        self.host = HostMemory::new(host_blocks);
+        self
     }
 
     /// Blocks that hold `tokens`.
@@ -36,12 +50,52 @@ impl Blocks {
         self.total - self.used
     }
 
-    pub fn take(&mut self, n: u64) {
-        self.used += n;
+    /// Blocks that `tokens` fill.
+    pub fn filled_by(&self, tokens: u64) -> u64 {
+        tokens / self.block_tokens
     }
 
+    pub fn block_tokens(&self) -> u64 {
+        self.block_tokens
+    }
+
+    /// Take the `n` blocks that have been free for longest.
+    pub fn take(&mut self, n: u64) {
+        self.used += n;
+        if let Some(cache) = &mut self.cache {
+            cache.take(n, &mut self.host);
+        }
+    }
+
+    /// Give `n` blocks back, with nothing to be found in them.
     pub fn give(&mut self, n: u64) {
         self.used -= n;
+        if let Some(cache) = &mut self.cache {
+            cache.give(n);
+        }
+    }
+
+    /// Hold the blocks of `hash`, which is cached; those in host memory only are yet to be taken. Returns its entry.
+    pub fn hold(&mut self, hash: u64) -> Option<u32> {
+        let (at, taken) = self.cache.as_mut()?.hold(hash, &mut self.host);
+        self.used += taken;
+        Some(at)
+    }
+
+    /// Let go of an entry of the cache.
+    pub fn let_go(&mut self, at: u32) {
+        self.used -= self.cache.as_mut().map_or(0, |cache| cache.let_go(at));
+    }
+
+    /// Give up `n` blocks in which the request of `row` may find its tokens again.
+    pub fn give_own(&mut self, row: u64, n: u64) -> u32 {
+        self.used -= n;
+        self.cache.as_mut().map_or(crate::prefix::NONE, |cache| cache.give_own(row, n))
+    }
+
+    /// Take what is left of them back, or leave it if it `is_lost`.
+    pub fn take_own(&mut self, at: u32, row: u64, is_lost: bool) {
+        self.used += self.cache.as_mut().map_or(0, |cache| cache.take_own(at, row, is_lost));
     }
 
     fn residue(&self, kv_tokens: u64, counter: u64) -> usize {
@@ -92,10 +146,11 @@ impl Blocks {
     /// Do `steps` decode steps from `counter` on: take the blocks they need.
     pub fn advance(&mut self, counter: u64, steps: u64) {
         let cycles = steps / self.block_tokens;
-        self.used += cycles * self.n_decoding;
+        let mut blocks = cycles * self.n_decoding;
         for step in cycles * self.block_tokens..steps {
-            self.used += self.needed_at(counter + step);
+            blocks += self.needed_at(counter + step);
         }
+        self.take(blocks);
     }
 }
 

@@ -16,6 +16,8 @@ use crate::link::Link;
 use crate::meter::{Clock, DeploymentMeter};
 use crate::operation::Operation;
 use crate::placed::Deployment;
+use crate::policy::Policy;
+use crate::prefix::HashFeed;
 use crate::replica::{Desk, Notes, Replica};
 use crate::request::{Fate, Request, Slab};
 use crate::router::Router;
@@ -37,6 +39,7 @@ pub struct RequestRow {
     pub input_tokens: u32,
     pub output_tokens: u32,
     pub generated_tokens: u32,
+    pub cached_tokens: u32,
 }
 
 /// Where a simulation stands.
@@ -65,6 +68,9 @@ pub struct Sim {
     queue: IndexedHeap<u64>,
     slab: Slab,
     inbox: Inbox,
+    hashes: HashFeed,
+    has_caches: bool,
+    policy: Policy,
     /// Requests of chains that are set to be sent.
     n_to_send: u64,
     next_stamp: u64,
@@ -88,12 +94,13 @@ impl Sim {
         let mut deployments = Vec::new();
         let mut deployment_of = Vec::new();
         let mut replicas = Vec::new();
+        let policy = Policy::new(&spec.classes);
         let tracks_gaps = spec.classes.iter().any(|c| c.limits.iter().any(|l| l.metric == Metric::Itl));
         for (at, placed) in spec.deployments.iter().enumerate() {
-            let deployment = Deployment::new(at, placed)?;
+            let deployment = Deployment::new(at, placed, spec.hash_block_tokens)?;
             for _ in 0..placed.n_replicas {
                 deployment_of.push(at as u32);
-                replicas.push(Replica::new(deployment.blocks(), spec.classes.len(), tracks_gaps));
+                replicas.push(Replica::new(deployment.blocks(), &policy, tracks_gaps));
             }
             deployments.push(deployment);
         }
@@ -116,6 +123,9 @@ impl Sim {
             replicas,
             slab: Slab::default(),
             inbox: Inbox::default(),
+            hashes: HashFeed::default(),
+            has_caches: spec.hash_block_tokens > 0 || spec.deployments.iter().any(|placed| placed.prefix_cache),
+            policy,
             n_to_send: 0,
             next_stamp: 0,
             is_fed: false,
@@ -150,6 +160,31 @@ impl Sim {
             return Err(Error::input("requests", "the simulation has begun to drain"));
         }
         self.inbox.feed(more, self.classes.len(), self.spec.length_ns, self.n_events > 0)
+    }
+
+    /// Hand in the hashes of prompts that were fed: `row[i]` has `hash[i]` next, and names all of the prompt before it.
+    pub fn feed_blocks(&mut self, row: &[u64], hash: &[u64]) -> Result<()> {
+        let size = self.spec.hash_block_tokens;
+        if row.len() != hash.len() {
+            return Err(Error::input("blocks", "columns must be of equal length"));
+        }
+        if size == 0 && !row.is_empty() {
+            return Err(Error::input("hash_block_tokens", "must be given with the hashes of prompts"));
+        }
+        self.hashes.drop_before(self.inbox.first_to_come());
+        for (&row, &hash) in row.iter().zip(hash) {
+            let Some(input) = self.inbox.input_tokens(row) else {
+                return Err(Error::input("blocks.row", format!("{row}: no such request was fed, or it came already")));
+            };
+            if self.hashes.last_row().is_some_and(|last| row < last) {
+                return Err(Error::input("blocks.row", format!("{row}: must not fall")));
+            }
+            if self.hashes.push(row, hash) as u64 > u64::from(input).div_ceil(size) {
+                let what = format!("{row}: more than {input} prompt tokens / {size}, rounded up");
+                return Err(Error::input("blocks.row", what));
+            }
+        }
+        Ok(())
     }
 
     /// No more requests will come.
@@ -238,6 +273,7 @@ impl Sim {
             clock: &self.clock,
             classes: &mut self.classes,
             limits: &self.limits,
+            policy: &self.policy,
             deployment: &self.deployments[deployment],
             meter: &mut self.meters[deployment],
             ended: &mut self.ended,
@@ -278,6 +314,7 @@ impl Sim {
             input_tokens: request.input_tokens,
             output_tokens: request.output_tokens,
             generated_tokens: request.generated,
+            cached_tokens: request.cached,
         });
     }
 }

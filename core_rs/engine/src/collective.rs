@@ -16,6 +16,8 @@ const ELEMENT_BYTES: f64 = 2.0;
 pub struct NetworkCost {
     pub latency_s: f64,
     pub token_s: f64,
+    /// For each prompt token of the busiest group.
+    pub prompt_token_s: f64,
 }
 
 impl NetworkCost {
@@ -45,9 +47,17 @@ impl NetworkCost {
         }
         let (engine, chip) = (&spec.engine, &spec.chip);
         // The software's rounds, but never less than the link's own latency.
-        let wait_s = chip.scale_up_latency_s.max(engine.collective_log_s * libm::log2(n as f64));
-        self.latency_s += times * (engine.collective_base_s + wait_s);
-        self.token_s += times * bytes / (chip.scale_up_bytes_per_s * engine.link_eff_frac);
+        let (wait_s, link) = if n <= chip.domain_chips {
+            (chip.scale_up_latency_s, chip.scale_up_bytes_per_s)
+        } else {
+            (chip.scale_out_latency_s, chip.scale_out_bytes_per_s)
+        };
+        let out_s = if n <= chip.domain_chips { 0.0 } else { engine.collective_scale_out_s };
+        let wait_s = wait_s.max(engine.collective_log_s * libm::log2(n as f64));
+        self.latency_s += times * (engine.collective_base_s + wait_s + out_s);
+        self.token_s += times * bytes / (link * engine.link_eff_frac);
+        let prompt_eff = engine.prefill_link_eff_frac.unwrap_or(engine.link_eff_frac);
+        self.prompt_token_s += times * bytes / (link * prompt_eff);
     }
 }
 

@@ -140,6 +140,16 @@ impl Touched {
         Self(shares)
     }
 
+    /// The share at a mean number of tokens, at least one: linear between the whole numbers around it.
+    pub fn between(&self, tokens: f64) -> f64 {
+        if self.0.is_empty() {
+            return 1.0;
+        }
+        let below = tokens.floor();
+        let (low, high) = (self.frac(below as u64), self.frac(below as u64 + 1));
+        low + (high - low) * (tokens - below)
+    }
+
     /// The share at `tokens`.
     pub fn frac(&self, tokens: u64) -> f64 {
         usize::try_from(tokens).ok().and_then(|t| self.0.get(t)).copied().unwrap_or(1.0)

@@ -57,8 +57,14 @@ pub struct EngineSpec {
     /// A collective over n chips waits base + max(link latency, log x log2 n).
     pub collective_base_s: f64,
     pub collective_log_s: f64,
-    /// Share of the link bandwidth that collectives achieve.
+    /// A collective that leaves a scale-up domain waits this long more.
+    #[serde(default)]
+    pub collective_scale_out_s: f64,
+    /// Share of the link bandwidth that collectives of decoding tokens achieve.
     pub link_eff_frac: f64,
+    /// The same of prompt chunks, whose messages are large; null = as decoding.
+    #[serde(default)]
+    pub prefill_link_eff_frac: Option<f64>,
     /// Load of the busiest chip's experts over the mean, 1 = even.
     pub expert_skew: f64,
 }
@@ -117,6 +123,7 @@ impl EngineSpec {
             ("engine.prefill_eff_frac", self.prefill_eff_frac),
             ("engine.kv_read_eff_frac", self.kv_read_eff_frac),
             ("engine.link_eff_frac", self.link_eff_frac),
+            ("engine.prefill_link_eff_frac", self.prefill_link_eff_frac.unwrap_or(1.0)),
         ] {
             fraction(field, value)?;
         }
@@ -129,6 +136,7 @@ impl EngineSpec {
             ("engine.launch_linear_s", self.launch_linear_s),
             ("engine.collective_base_s", self.collective_base_s),
             ("engine.collective_log_s", self.collective_log_s),
+            ("engine.collective_scale_out_s", self.collective_scale_out_s),
         ] {
             not_negative(field, value)?;
         }

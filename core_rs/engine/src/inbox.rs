@@ -144,6 +144,21 @@ impl Inbox {
         self.asked(self.first_row + self.at as u64 - 1)
     }
 
+    /// Rows before it have come and are not asked for again.
+    pub fn first_to_come(&self) -> u64 {
+        if self.chains.is_some() {
+            0
+        } else {
+            self.first_row + self.at as u64
+        }
+    }
+
+    /// Prompt tokens of a row that is still to come.
+    pub fn input_tokens(&self, row: u64) -> Option<u32> {
+        let at = row.checked_sub(self.first_row)? as usize;
+        self.rows.input_tokens.get(at).copied().filter(|_| at >= self.at)
+    }
+
     /// What row `row` asks for; it must not have been forgotten.
     pub fn asked(&self, row: u64) -> Asked {
         let at = (row - self.first_row) as usize;

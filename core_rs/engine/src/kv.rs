@@ -83,6 +83,17 @@ impl KvModel {
         self.full_layers * full + self.sliding_layers * windowed
     }
 
+    /// The same of a whole prompt whose length is a mean, so not whole.
+    pub fn prompt_pairs(&self, tokens: f64) -> f64 {
+        self.full_layers * 0.5 * tokens * (tokens + 1.0) + self.sliding_layers * self.window_pairs(tokens)
+    }
+
+    /// Bytes of the cache of a sequence whose length is a mean, one copy.
+    pub fn bytes_held(&self, tokens: f64) -> f64 {
+        let windowed = tokens.min(self.window_tokens as f64);
+        (self.full_layers * tokens + self.sliding_layers * windowed) * self.layer_token_bytes
+    }
+
     /// Tokens written and read for a prompt chunk, summed over the layers: every new token is written once, and every
     /// token that one of them attends to is read once.
     pub fn chunk_moves(&self, tokens: u64, past_tokens: u64) -> f64 {

@@ -17,6 +17,9 @@ pub struct Layout {
     pub pp: u64,
     #[serde(default)]
     pub ep: Option<u64>,
+    /// Whether the replica may spread over several scale-up domains, with collectives over the scale-out links.
+    #[serde(default)]
+    pub crosses_domains: bool,
 }
 
 fn one() -> u64 {
@@ -54,7 +57,7 @@ impl Layout {
             ));
         }
         let n = self.n_chips();
-        if n > chip.domain_chips {
+        if n > chip.domain_chips && !self.crosses_domains {
             return Err(infeasible(
                 "domain",
                 format!(
@@ -66,7 +69,7 @@ impl Layout {
         }
         if !divides_heads(model, self.tp) {
             let fits: Vec<String> =
-                (1..=chip.domain_chips).filter(|&t| divides_heads(model, t)).map(|t| t.to_string()).collect();
+                (1..=chip.domain_chips.max(n)).filter(|&t| divides_heads(model, t)).map(|t| t.to_string()).collect();
             return Err(infeasible(
                 "heads",
                 format!("tp {} does not divide {}", self.tp, heads_in_words(model)),
@@ -166,7 +169,7 @@ mod tests {
         let mut spec = llama_on_h100(1);
         spec.layout.pp = 2;
         assert_eq!(refused(&spec).0, "pipeline");
-        spec.layout = Layout { tp: 2, dp: 1, pp: 1, ep: Some(2) };
+        spec.layout = Layout { tp: 2, dp: 1, pp: 1, ep: Some(2), crosses_domains: false };
         assert_eq!(refused(&spec), ("experts".to_owned(), "leave ep out".to_owned()));
     }
 
@@ -188,7 +191,7 @@ mod tests {
     fn experts_are_spread_evenly() {
         let mut spec = deepseek_on_gb300(1, 72);
         assert_eq!(refused(&spec), ("experts".to_owned(), "use another number of chips".to_owned()));
-        spec.layout = Layout { tp: 8, dp: 1, pp: 1, ep: Some(3) };
+        spec.layout = Layout { tp: 8, dp: 1, pp: 1, ep: Some(3), crosses_domains: false };
         assert_eq!(refused(&spec), ("experts".to_owned(), "use ep 8".to_owned()));
         spec.layout.ep = None;
         assert_eq!(spec.layout.expert_degree(&spec.model), 8);

@@ -178,7 +178,7 @@ fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
 fn smallest_that_fits(spec: &DeploymentSpec) -> String {
     let fits = |n: u64| {
         let tp = (1..=n).rev().find(|tp| n.is_multiple_of(*tp) && divides_heads(&spec.model, *tp))?;
-        let layout = Layout { tp, dp: n / tp, pp: 1, ep: Some(widest_ep(&spec.model, n)?) };
+        let layout = Layout { tp, dp: n / tp, pp: 1, ep: Some(widest_ep(&spec.model, n)?), crosses_domains: false };
         (Parts::new(spec, &layout).total() <= spec.chip.memory_bytes).then_some(layout)
     };
     let domain = spec.chip.domain_chips;

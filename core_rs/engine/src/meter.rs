@@ -32,6 +32,10 @@ pub struct Work {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub recomputed_tokens: u64,
+    /// Tokens of the prompt stretches that requests found cached when first admitted, and the prompt tokens that need
+    /// not be computed for it.
+    pub prefix_hit_tokens: u64,
+    pub cached_input_tokens: u64,
     pub preemptions: u64,
     /// Replica time without taking requests: failed, in maintenance, switched off or starting.
     pub down_ns: u64,
@@ -134,6 +138,11 @@ impl DeploymentMeter {
         self.add(clock, t_ns, &Work { preemptions: 1, ..Work::default() });
     }
 
+    /// Count what a request found in the prefix cache.
+    pub fn add_found(&mut self, clock: &Clock, t_ns: u64, prefix_hit_tokens: u64, cached_input_tokens: u64) {
+        self.add(clock, t_ns, &Work { prefix_hit_tokens, cached_input_tokens, ..Work::default() });
+    }
+
     /// `n` replicas took no requests from `from_ns` to `to_ns`.
     pub fn add_down(&mut self, clock: &Clock, from_ns: u64, to_ns: u64, n: u64) {
         let mut at = from_ns;
@@ -192,8 +201,7 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: boo
         input_tokens: at_end * stretch.input_tokens,
         output_tokens: stretch.n_decoding * steps + at_end * stretch.first_tokens,
         recomputed_tokens: at_end * stretch.recomputed_tokens,
-        preemptions: 0,
-        down_ns: 0,
+        ..Work::default()
     }
 }
 
@@ -215,6 +223,8 @@ impl Work {
         self.input_tokens += other.input_tokens;
         self.output_tokens += other.output_tokens;
         self.recomputed_tokens += other.recomputed_tokens;
+        self.prefix_hit_tokens += other.prefix_hit_tokens;
+        self.cached_input_tokens += other.cached_input_tokens;
         self.preemptions += other.preemptions;
         self.down_ns += other.down_ns;
     }

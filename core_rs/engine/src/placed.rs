@@ -3,13 +3,14 @@
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::request::Request;
-use crate::spec::{PlacedSpec, Role};
+use crate::spec::{PlacedSpec, Preemption, Role};
 use crate::step::{Chunk, Load, StepLine, StepModel};
 use crate::time::{j_from_fj, s_from_fs};
 
 /// The largest step that a deployment may come to: beyond it a unit is wrong, and 128-bit sums could run over.
 const MAX_STEP_S: f64 = 1e5;
 const MAX_STEP_J: f64 = 1e12;
+const FS_PER_S: f64 = 1e15;
 
 /// What all replicas of a deployment share.
 pub struct Deployment {
@@ -20,6 +21,16 @@ pub struct Deployment {
     /// The most of a step that one prompt takes: it runs in one attention group, and the groups share the step.
     pub prompt_chunk_tokens: u64,
     pub window_tokens: Option<u64>,
+    /// Blocks that admission leaves free while anything runs.
+    pub watermark_blocks: u64,
+    pub has_cache: bool,
+    /// Preempted sequences go to host memory while it has room.
+    pub swaps: bool,
+    /// What a hash stands for.
+    pub hash_tokens: u64,
+    /// How long a block is on the link to host memory.
+    pub host_block_fs: i128,
+    host_blocks: u64,
     block_tokens: u64,
     pub role: Role,
     pub decode_targets: Vec<usize>,
@@ -29,19 +40,27 @@ pub struct Deployment {
 
 impl Deployment {
     /// The `at`-th deployment of a checked spec.
-    pub fn new(at: usize, placed: &PlacedSpec) -> Result<Self> {
+    pub fn new(at: usize, placed: &PlacedSpec, hash_tokens: u64) -> Result<Self> {
         let model = StepModel::new(&placed.deployment)?;
         let serving = &placed.deployment.serving;
+        let block_bytes = model.kv_bytes_per_token() * serving.block_tokens as f64;
+        let host_block_fs = placed.host_link_bytes_per_s.map_or(0.0, |rate| block_bytes / rate * FS_PER_S);
         let deployment = Self {
             pool: placed.pool_ix,
             max_batch: serving.max_batch,
             chunk_tokens: serving.chunk_tokens,
             prompt_chunk_tokens: serving.chunk_tokens.div_ceil(placed.deployment.layout.dp),
             window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
+            watermark_blocks: (placed.watermark_frac * model.kv_blocks() as f64) as u64,
+            has_cache: placed.prefix_cache,
+            swaps: placed.preemption == Preemption::Swap,
+            hash_tokens,
+            host_block_fs: (host_block_fs.round() as i128).max(1),
+            host_blocks: (placed.host_kv_bytes / block_bytes) as u64,
             block_tokens: serving.block_tokens,
             role: placed.role,
             decode_targets: placed.decode_targets.clone(),
-            kv_bytes_per_token: crate::deployment::plan(&placed.deployment)?.kv_bytes_per_token,
+            kv_bytes_per_token: model.kv_bytes_per_token(),
             model,
         };
         deployment.check_largest_step(at)?;
@@ -50,7 +69,7 @@ impl Deployment {
 
     /// An empty block account of one replica.
     pub fn blocks(&self) -> Blocks {
-        Blocks::new(self.model.kv_blocks(), self.block_tokens)
+        Blocks::new(self.model.kv_blocks(), self.block_tokens).with(self.has_cache, self.host_blocks)
     }
 
     /// The cost of a step.
@@ -70,6 +89,12 @@ impl Deployment {
     pub fn window_blocks(&self, request: &Request) -> u64 {
         let tokens = self.tokens_at_end(request);
         self.model.blocks_for(tokens) - tokens.div_ceil(self.block_tokens)
+    }
+
+    /// Whole blocks of the `at`-th stretch of a prompt that a hash stands for; the last may be shorter.
+    pub fn stretch_blocks(&self, at: usize, request: &Request) -> u64 {
+        let begin = at as u64 * self.hash_tokens;
+        (u64::from(request.input_tokens) - begin).min(self.hash_tokens) / self.block_tokens
     }
 
     /// A full cache, decoding, beside the longest chunk at the end of the longest prompt.

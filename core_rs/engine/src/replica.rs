@@ -3,18 +3,24 @@
 //! With the same sequences decoding and no prefill chunk, steps follow one line (`step.rs`), so any number of them is
 //! one stretch. The line is anchored where the composition last changed; cutting a stretch changes nothing.
 
+mod admit;
+mod decode;
 mod form;
 mod handover;
 mod leave;
+mod preempt;
+mod queue;
+mod share;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use crate::blocks::Blocks;
 use crate::class_meter::{ClassMeter, Limit};
 use crate::gaps::LongestGaps;
 use crate::meter::{end_of_step, steps_done, Clock, DeploymentMeter, Split, Stretch};
 use crate::placed::Deployment;
+use crate::policy::Policy;
 use crate::request::{Leaving, Slab};
 use crate::spec::Role;
 use crate::step::{Chunk, Line, StepLine};
@@ -24,6 +30,7 @@ use crate::timeline::Timeline;
 pub use leave::Withdrawn;
 
 use handover::Handover;
+use queue::Waiting;
 
 /// What a replica says of an event that concerns the cell: slots, in order.
 #[derive(Debug, Default)]
@@ -45,6 +52,7 @@ pub struct Desk<'a> {
     pub clock: &'a Clock,
     pub classes: &'a mut [ClassMeter],
     pub limits: &'a [Vec<Limit>],
+    pub policy: &'a Policy,
     pub deployment: &'a Deployment,
     pub meter: &'a mut DeploymentMeter,
     /// Requests that ended in this event, in order, with the time of their last token.
@@ -65,8 +73,9 @@ struct Running {
     /// Steps of the line that are done and counted, and where the stretch under way ends.
     done: u64,
     planned: u64,
-    /// A step with prefill chunks: it runs alone, and what it would be without them.
-    is_mixed: bool,
+    /// A step with prefill chunks, or one that waits for the host link: it runs alone.
+    is_alone: bool,
+    /// What it would be without its chunks, where both chunks and decoding sequences are in it.
     decode_only: Option<StepLine>,
 }
 
@@ -74,13 +83,21 @@ struct Running {
 type Kink = Reverse<(u64, u32, u64)>;
 
 pub struct Replica {
-    waiting: VecDeque<u32>,
+    waiting: Waiting,
     /// In order of admission.
     prefilling: Vec<u32>,
     /// By the decode counter at which they end.
     decoding: BinaryHeap<Reverse<(u64, u32)>>,
     /// Decoding sequences of the measured span, by class.
     n_decoding_in_span: Vec<u64>,
+    /// Running requests by class; kept only where some class has a batch cap.
+    n_running_of: Vec<u64>,
+    /// Sequences that leave at this instant.
+    ending: Vec<u32>,
+    /// Sequences swapped in or handed over for the step under way: their gap is not that step.
+    resumed: Vec<u32>,
+    /// How long the next step waits for the host link.
+    stall_fs: i128,
     blocks: Blocks,
     /// Decode steps done so far.
     counter: u64,
@@ -102,12 +119,17 @@ pub struct Replica {
 }
 
 impl Replica {
-    pub fn new(blocks: Blocks, n_classes: usize, tracks_gaps: bool) -> Self {
+    pub fn new(blocks: Blocks, policy: &Policy, tracks_gaps: bool) -> Self {
+        let n_classes = policy.level.len();
         Self {
-            waiting: VecDeque::new(),
+            waiting: Waiting::new(policy.n_levels),
             prefilling: Vec::new(),
             decoding: BinaryHeap::new(),
             n_decoding_in_span: vec![0; n_classes],
+            n_running_of: vec![0; n_classes],
+            ending: Vec::new(),
+            resumed: Vec::new(),
+            stall_fs: 0,
             blocks,
             counter: 0,
             kv_tokens: 0,
@@ -129,20 +151,16 @@ impl Replica {
         self.blocks.used()
     }
 
-    /// Whether no request waits or runs here.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.handover.incoming.is_empty() && self.n_running() == 0
-    }
-
     fn n_running(&self) -> u64 {
         (self.prefilling.len() + self.decoding.len() + self.handover.n_held()) as u64
     }
 
     /// A request arrives at `now`. Returns when this replica next needs attention: an idle one at once, but after all
     /// arrivals of the same instant, so that they share its first step.
-    pub fn arrive(&mut self, slot: u32, now: u64, deployment: &Deployment) -> u64 {
-        self.waiting.push_back(slot);
-        let can_join = self.waiting.len() == 1
+    pub fn arrive(&mut self, slot: u32, now: u64, desk: &Desk<'_>) -> u64 {
+        let deployment = desk.deployment;
+        self.waiting.push(slot, desk.policy, desk.slab);
+        let can_join = self.waiting.front() == Some(slot)
             && self.n_running() < deployment.max_batch
             && (self.decoding.len() as u64) < deployment.chunk_tokens;
         match &self.running {
@@ -155,17 +173,10 @@ impl Replica {
     pub fn wake(&mut self, now: u64, desk: &mut Desk<'_>) -> Option<u64> {
         let planned = self.running.as_ref().map(|run| run.planned);
         let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
+        self.count_resumed(now, desk);
         // Before any sequence leaves: one whose window fills with its last token has grown until now.
         let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || planned.is_none();
-        while let Some(&Reverse((end, slot))) = self.decoding.peek() {
-            if end != self.counter {
-                break;
-            }
-            self.decoding.pop();
-            self.stop_decoding(slot, desk);
-            finish(slot, now, desk);
-            is_changed = true;
-        }
+        is_changed |= self.end_sequences(now, desk);
         if has_chunks {
             self.take_chunks(now, desk);
         }
@@ -177,7 +188,7 @@ impl Replica {
     /// Time is up at `end_ns`: count the steps that are done by then, and the tokens that they gave.
     pub fn stop(&mut self, end_ns: u64, desk: &mut Desk<'_>) {
         if let Some(run) = &self.running {
-            if !run.is_mixed {
+            if !run.is_alone {
                 let done = steps_done(run.anchor_ns, &run.line, run.done, run.planned, end_ns);
                 self.count_steps(done, desk);
             }
@@ -206,7 +217,7 @@ impl Replica {
             first_tokens += u64::from(request.prefilled == request.target);
         }
         let split = match &run.decode_only {
-            _ if !run.is_mixed => Split::Decode,
+            _ if self.chunks.is_empty() || !run.is_alone => Split::Decode,
             Some(alone) => Split::Mixed(alone),
             None => Split::Prefill,
         };
@@ -238,17 +249,14 @@ impl Replica {
         self.kv_tokens += n_decoding * steps;
         self.window_sum += self.n_growing * steps;
         run.done = to;
-        let (is_mixed, anchor_ns) = (run.is_mixed, run.anchor_ns);
+        let is_alone = run.is_alone;
         if desk.timeline.is_kept() {
-            let (begin, end) = (end_of_step(anchor_ns, &run.line, to - steps), end_of_step(anchor_ns, &run.line, to));
-            let n_prompts = if is_mixed { self.chunk_tokens.len() as u64 } else { 0 };
+            let (begin, end) =
+                (end_of_step(run.anchor_ns, &run.line, to - steps), end_of_step(run.anchor_ns, &run.line, to));
+            let n_prompts = if is_alone { self.chunk_tokens.len() as u64 } else { 0 };
             desk.timeline.add(desk.number, begin, end, n_decoding, n_prompts, steps);
         }
-        if !self.handover.newcomers.is_empty() {
-            let end = end_of_step(anchor_ns, &run.line, to);
-            self.greet(end, desk);
-        }
-        is_mixed
+        is_alone
     }
 
     /// The running step's chunks are done: those whose prompt is complete give a token and decode on.
@@ -284,13 +292,11 @@ impl Replica {
             request.last_token_ns = now;
             let is_handed = desk.deployment.role == Role::Prefill && request.leaving == Leaving::Stays;
             if request.generated < request.output_tokens && is_handed {
-                self.reserved_tokens += u64::from(request.target);
-                request.source_blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
-                request.admission = u64::MAX;
-                desk.notes.handed.push(slot);
+                self.hand_over(slot, desk);
             } else if request.generated == request.output_tokens || desk.deployment.role == Role::Prefill {
-                self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
                 request.decode_from = self.counter;
+                let held = u64::from(request.target);
+                self.release(slot, held, 0, desk);
                 finish(slot, now, desk);
             } else {
                 self.start_decoding(slot, desk);
@@ -298,58 +304,19 @@ impl Replica {
         }
     }
 
-    fn start_decoding(&mut self, slot: u32, desk: &mut Desk<'_>) {
-        let request = &mut desk.slab[slot];
-        request.decode_from = self.counter;
-        let kv = u64::from(request.target);
-        self.kv_tokens += kv;
-        self.blocks.start_decoding(kv, self.counter);
-        let left = u64::from(request.output_tokens - request.generated);
-        self.decoding.push(Reverse((self.counter + left, slot)));
-        self.n_decoding_in_span[usize::from(request.class)] += u64::from(request.in_span);
-        if let Some(window) = desk.deployment.window_tokens {
-            self.window_sum += (kv + 1).min(window);
-            if kv + 1 < window {
-                self.n_growing += 1;
-                self.kinks.push(Reverse((self.counter + window - kv - 1, slot, request.admission)));
+    /// The step under way is done: sequences swapped in for it have their token, after a gap that is not a step.
+    fn count_resumed(&mut self, now: u64, desk: &mut Desk<'_>) {
+        while let Some(slot) = self.resumed.pop() {
+            let request = &mut desk.slab[slot];
+            request.generated += 1;
+            request.decode_from = self.counter;
+            let gap = now - request.last_token_ns;
+            request.longest_gap_ns = request.longest_gap_ns.max(gap);
+            if request.in_span {
+                self.n_decoding_in_span[usize::from(request.class)] += 1;
+                desk.classes[usize::from(request.class)].add_gap(desk.deployment.pool, gap);
             }
         }
-    }
-
-    /// Take a sequence (already off the heap) out of the decoding account, with its blocks; its tokens are updated.
-    fn stop_decoding(&mut self, slot: u32, desk: &mut Desk<'_>) {
-        let request = &mut desk.slab[slot];
-        request.generated += (self.counter - request.decode_from) as u32;
-        let kv = u64::from(request.input_tokens) + u64::from(request.generated) - 1;
-        self.kv_tokens -= kv;
-        self.blocks.stop_decoding(kv, self.counter);
-        self.blocks.give(self.blocks.blocks_of(kv) + request.window_blocks);
-        self.n_decoding_in_span[usize::from(request.class)] -= u64::from(request.in_span);
-        if let Some(gaps) = &self.gaps {
-            request.longest_gap_ns = request.longest_gap_ns.max(gaps.longest_after(request.decode_from));
-        }
-        if let Some(window) = desk.deployment.window_tokens {
-            self.window_sum -= (kv + 1).min(window);
-            self.n_growing -= u64::from(kv + 1 < window);
-        }
-        request.admission = u64::MAX; // makes its kink stale
-    }
-
-    /// Sequences whose window is full now stop growing; true if there was one.
-    fn pass_kinks(&mut self, slab: &Slab) -> bool {
-        let mut is_changed = false;
-        while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
-            let is_stale = slab[slot].admission != admission;
-            if !is_stale && at > self.counter {
-                break;
-            }
-            self.kinks.pop();
-            if !is_stale {
-                self.n_growing -= 1;
-                is_changed = true;
-            }
-        }
-        is_changed
     }
 }
 

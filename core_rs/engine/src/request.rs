@@ -41,12 +41,21 @@ pub struct Request {
     pub output_tokens: u32,
     /// Blocks of the sliding layers, taken whole at admission for the length that the sequence will reach.
     pub window_blocks: u64,
+    /// Blocks that it holds through the prefix cache; the rest of its blocks are its own.
+    pub shared_blocks: u64,
+    /// What it gave up when it was preempted, and how many hashes it held before it: there it may find its tokens again.
+    pub own_entry: u32,
+    pub own_after: u32,
+    /// Prompt tokens that it found in the cache instead of computing them.
+    pub cached: u32,
+    /// Its keys and values are in host memory.
+    pub is_swapped: bool,
     /// Output tokens that the client has.
     pub generated: u32,
     /// Tokens to prefill: the prompt, and after a preemption what was generated too.
     pub target: u32,
     pub prefilled: u32,
-    /// Prompt tokens that were computed at least once.
+    /// Prompt tokens that were computed, or found in the cache, at least once.
     pub computed: u32,
     /// When it first joined a step; `NEVER` before.
     pub start_ns: u64,
@@ -68,8 +77,6 @@ pub struct Request {
     /// Where it was sent, and the prefill replica that still holds its prompt after it was handed over.
     pub replica: u32,
     pub source: u32,
-    /// Blocks that `source` holds of it.
-    pub source_blocks: u64,
     pub leaving: Leaving,
 }
 
@@ -83,6 +90,11 @@ impl Request {
             input_tokens: asked.input_tokens,
             output_tokens: asked.output_tokens,
             window_blocks: 0,
+            shared_blocks: 0,
+            own_entry: crate::prefix::NONE,
+            own_after: 0,
+            cached: 0,
+            is_swapped: false,
             generated: 0,
             target: asked.input_tokens,
             prefilled: 0,
@@ -98,7 +110,6 @@ impl Request {
             stamp: 0,
             replica: NOWHERE,
             source: NOWHERE,
-            source_blocks: 0,
             leaving: Leaving::Stays,
         }
     }
@@ -118,6 +129,7 @@ impl Request {
     pub fn again(&self) -> Self {
         Self {
             computed: self.computed,
+            cached: self.cached,
             start_ns: self.start_ns,
             first_token_ns: self.first_token_ns,
             longest_gap_ns: self.longest_gap_ns,
@@ -135,10 +147,26 @@ impl Request {
         fresh
     }
 
+    /// Count its first tokens up to `reused` as found; returns how many of them are prompt tokens not seen before.
+    pub fn reuse(&mut self, reused: u64) -> u64 {
+        self.prefilled = reused as u32;
+        let fresh = self.prefilled.min(self.input_tokens).saturating_sub(self.computed);
+        self.computed += fresh;
+        self.cached += fresh;
+        u64::from(fresh)
+    }
+
     /// Tokens the KV cache holds when the request ends: the last token is never attended to, so it needs none.
     pub fn kv_tokens_at_end(&self) -> u64 {
         u64::from(self.input_tokens) + u64::from(self.output_tokens) - 1
     }
+}
+
+/// A prompt's hashes, and the entries of its replica's cache that it holds, which are of the first of them.
+#[derive(Debug, Clone, Default)]
+pub struct Chain {
+    pub hashes: Vec<u64>,
+    pub held: Vec<u32>,
 }
 
 /// The requests in the system, in slots that are used again.
@@ -146,6 +174,8 @@ impl Request {
 pub struct Slab {
     slots: Vec<Request>,
     free: Vec<u32>,
+    /// By slot, where a prefix cache has asked for it.
+    chains: Vec<Chain>,
 }
 
 impl Slab {
@@ -161,6 +191,39 @@ impl Slab {
     pub fn remove(&mut self, slot: u32) {
         self.slots[slot as usize].stamp = u64::MAX;
         self.free.push(slot);
+    }
+
+    /// Set the hashes of the prompt in `slot`.
+    pub fn set_hashes(&mut self, slot: u32, hashes: &[u64]) {
+        if self.chains.len() <= slot as usize {
+            self.chains.resize_with(slot as usize + 1, Chain::default);
+        }
+        let chain = &mut self.chains[slot as usize];
+        chain.held.clear();
+        chain.hashes.clear();
+        chain.hashes.extend_from_slice(hashes);
+    }
+
+    /// Give the hashes in one slot to another, if they were set.
+    pub fn copy_hashes(&mut self, from: u32, to: u32) {
+        if let Some(chain) = self.chains.get(from as usize) {
+            let hashes = chain.hashes.clone();
+            self.set_hashes(to, &hashes);
+        }
+    }
+
+    /// The first hash in `slot`, if any were set.
+    pub fn first_hash(&self, slot: u32) -> Option<u64> {
+        self.chains.get(slot as usize)?.hashes.first().copied()
+    }
+
+    /// The hashes in `slot`; it must have been set.
+    pub fn chain(&self, slot: u32) -> &Chain {
+        &self.chains[slot as usize]
+    }
+
+    pub fn chain_mut(&mut self, slot: u32) -> &mut Chain {
+        &mut self.chains[slot as usize]
     }
 
     pub fn len(&self) -> usize {

@@ -18,7 +18,8 @@ pub enum Purpose {
     Turns = 9,
     Pause = 10,
     Prefix = 11,
-    Failure = 12,
+    Posterior = 12,
+    Failure = 13,
 }
 
 const M0: u32 = 0xD251_1F53;

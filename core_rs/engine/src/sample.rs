@@ -51,6 +51,8 @@ pub enum SampleSpec {
     Thinning(ThinningSpec),
     /// Columns `arrival_ns input_tokens output_tokens redraws`, in order of arrival.
     Profile(ProfileSpec),
+    /// Column `value`: standard normals, row by row.
+    Normals(NormalSpec),
 }
 
 /// The table that `spec` asks for.
@@ -64,6 +66,7 @@ pub fn run(spec: &SampleSpec) -> Result<Table> {
         SampleSpec::Rotations(spec) => Table::of([("shift_ns", Column::U64(rotations(spec)?))]),
         SampleSpec::Thinning(spec) => Table::of([("row", Column::U32(thinning(spec)?))]),
         SampleSpec::Profile(spec) => profile(spec)?.table(),
+        SampleSpec::Normals(spec) => Table::of([("value", Column::F64(normals(spec)?))]),
     })
 }
 
@@ -108,6 +111,29 @@ pub fn thinning(spec: &ThinningSpec) -> Result<Vec<u32>> {
     }
     let mut stream = Stream::new(spec.seed, Purpose::Thinning, spec.key, spec.copy);
     Ok((0..spec.n).filter(|_| stream.uniform() < spec.keep_frac).collect())
+}
+
+/// Points of a parameter space.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NormalSpec {
+    pub seed: u64,
+    pub key: u64,
+    pub n_rows: u64,
+    pub n_columns: u64,
+}
+
+/// Standard normals, row by row; those of row k depend on (seed, key, k) only.
+pub fn normals(spec: &NormalSpec) -> Result<Vec<f64>> {
+    let n = spec.n_rows.saturating_mul(spec.n_columns);
+    if n > MAX_REQUESTS {
+        return Err(Error::input("n_rows", format!("{n} numbers are more than {MAX_REQUESTS}")));
+    }
+    let row = |k| {
+        let mut stream = Stream::new(spec.seed, Purpose::Posterior, spec.key, k);
+        (0..spec.n_columns).map(move |_| stream.normal())
+    };
+    Ok((0..spec.n_rows).flat_map(row).collect())
 }
 
 #[cfg(test)]

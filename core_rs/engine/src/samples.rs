@@ -19,7 +19,9 @@ fn engine() -> EngineSpec {
         launch_linear_s: 15e-6,
         collective_base_s: 1e-6,
         collective_log_s: 4e-6,
+        collective_scale_out_s: 50e-6,
         link_eff_frac: 0.25,
+        prefill_link_eff_frac: None,
         expert_skew: 1.0,
     }
 }
@@ -85,7 +87,7 @@ pub(crate) fn llama_on_h100(tp: u64) -> DeploymentSpec {
             attention_rate: Rate::Bf16,
             kv_bytes_per_element: 2.0,
         },
-        layout: Layout { tp, dp: 1, pp: 1, ep: None },
+        layout: Layout { tp, dp: 1, pp: 1, ep: None, crosses_domains: false },
         engine: engine(),
         serving: serving(),
     }
@@ -140,7 +142,7 @@ pub(crate) fn deepseek_on_gb300(tp: u64, dp: u64) -> DeploymentSpec {
     spec.precision.rest_bytes_per_param = 1.0;
     spec.precision.experts_rate = Rate::Fp8;
     spec.precision.rest_rate = Rate::Fp8;
-    spec.layout = Layout { tp, dp, pp: 1, ep: None };
+    spec.layout = Layout { tp, dp, pp: 1, ep: None, crosses_domains: false };
     spec
 }
 

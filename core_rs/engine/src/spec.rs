@@ -31,6 +31,12 @@ pub struct TargetSpec {
 pub struct ClassSpec {
     pub limits: Vec<Limit>,
     pub targets: Vec<TargetSpec>,
+    /// 0 goes first. Where all are equal, it is first come, first served.
+    #[serde(default)]
+    pub priority: u32,
+    /// The most requests that run on a replica while one of this class does.
+    #[serde(default)]
+    pub batch_cap: Option<u64>,
     /// A request without its first token so long after it was sent is given up.
     #[serde(default)]
     pub timeout_ns: Option<u64>,
@@ -44,12 +50,35 @@ pub struct ClassSpec {
     pub chains_go_on: bool,
 }
 
+/// What becomes of the keys and values of a sequence that is driven out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preemption {
+    /// They are lost, and computed again.
+    #[default]
+    Recompute,
+    /// They go to host memory while it has room.
+    Swap,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlacedSpec {
     pub pool_ix: usize,
     pub n_replicas: usize,
     pub deployment: DeploymentSpec,
+    #[serde(default)]
+    pub prefix_cache: bool,
+    #[serde(default)]
+    pub preemption: Preemption,
+    /// Host memory of a replica for keys and values, and its link.
+    #[serde(default)]
+    pub host_kv_bytes: f64,
+    #[serde(default)]
+    pub host_link_bytes_per_s: Option<f64>,
+    /// Share of the blocks that admission leaves free while anything runs.
+    #[serde(default)]
+    pub watermark_frac: f64,
     #[serde(default)]
     pub role: Role,
     /// Prefill: the deployments that take over what it hands over.
@@ -81,6 +110,9 @@ pub struct SimSpec {
     pub window_ns: u64,
     pub router: RouterKind,
     pub n_pools: usize,
+    /// Prompt tokens that a hash stands for; 0 = no hashes come.
+    #[serde(default)]
+    pub hash_block_tokens: u64,
     pub classes: Vec<ClassSpec>,
     pub deployments: Vec<PlacedSpec>,
     /// Keep a row for each request.
@@ -105,6 +137,7 @@ const MAX_REPLICAS: usize = 1_000_000;
 const MAX_CLASSES_X_POOLS: usize = 1_000_000;
 const MAX_WINDOWS: u64 = 10_000_000;
 const MAX_BLOCK_TOKENS: u64 = 65_536;
+const MAX_HOST_BYTES: f64 = 1e18;
 
 impl SimSpec {
     /// Read a spec from JSON.
@@ -151,9 +184,13 @@ impl SimSpec {
             if placed.deployment.serving.block_tokens > MAX_BLOCK_TOKENS {
                 return refuse("serving.block_tokens", &format!("must be at most {MAX_BLOCK_TOKENS}"));
             }
+            self.check_cache(placed)?;
         }
         self.check_deployments()?;
         for class in &self.classes {
+            if class.batch_cap == Some(0) {
+                return refuse("classes.batch_cap", "must be at least 1");
+            }
             let n_shares = class.targets.iter().filter(|t| t.share.is_some()).count();
             let is_single = class.targets.len() == 1 && n_shares == 0;
             if !is_single && (n_shares != class.targets.len() || n_shares == 0) {
@@ -179,6 +216,32 @@ impl SimSpec {
                     return refuse("classes.targets.deployments", "a deployment is listed twice");
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn check_cache(&self, placed: &PlacedSpec) -> Result<()> {
+        let refuse = |field: &str, what: &str| Err(Error::input(field, what));
+        let block_tokens = placed.deployment.serving.block_tokens.max(1);
+        if placed.prefix_cache && !self.hash_block_tokens.is_multiple_of(block_tokens) {
+            let what = format!("must be a multiple of serving.block_tokens, {block_tokens}");
+            return refuse("hash_block_tokens", &what);
+        }
+        if !(0.0..1.0).contains(&placed.watermark_frac) {
+            return refuse("deployments.watermark_frac", "must be from 0 to below 1");
+        }
+        if !(0.0..=MAX_HOST_BYTES).contains(&placed.host_kv_bytes) {
+            return refuse("deployments.host_kv_bytes", &format!("must be from 0 to {MAX_HOST_BYTES:e}"));
+        }
+        if placed.host_link_bytes_per_s.is_some_and(|rate| !(1.0..=MAX_HOST_BYTES).contains(&rate)) {
+            let what = format!("must be from 1 to {MAX_HOST_BYTES:e} bytes a second");
+            return refuse("deployments.host_link_bytes_per_s", &what);
+        }
+        if placed.host_kv_bytes > 0.0 && placed.host_link_bytes_per_s.is_none() {
+            return refuse("deployments.host_link_bytes_per_s", "is needed with host_kv_bytes");
+        }
+        if placed.preemption == Preemption::Swap && placed.host_kv_bytes == 0.0 {
+            return refuse("deployments.host_kv_bytes", "is needed to swap");
         }
         Ok(())
     }

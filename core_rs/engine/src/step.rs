@@ -94,6 +94,15 @@ pub struct StepLine {
     pub valid_steps: u64,
 }
 
+impl StepLine {
+    /// The step waits `fs` for a link, drawing `parked_uw` all the while.
+    pub fn wait(&mut self, fs: i128, parked_uw: u64) {
+        self.time_fs.base += fs;
+        self.network_fs += fs;
+        self.energy_fj.base += fs * i128::from(parked_uw) / 1_000_000;
+    }
+}
+
 /// The coefficients of a deployment, ready to cost steps.
 #[derive(Debug, Clone)]
 pub struct StepModel {
@@ -108,6 +117,67 @@ pub struct StepModel {
     power: PowerModel,
     kv: KvModel,
     plan: MemoryPlan,
+    chunk_tokens: f64,
+}
+
+/// Amounts of a step: over the replica, and the seconds they take on its busiest chip.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Work {
+    bytes: f64,
+    rest_flops: f64,
+    expert_flops: f64,
+    attention_flops: f64,
+    memory_s: f64,
+    compute_s: f64,
+    network_s: f64,
+}
+
+impl Work {
+    /// Energy above parked.
+    fn joules(&self, p: &PowerModel) -> f64 {
+        p.j_per_byte * self.bytes
+            + p.j_per_flop_rest * self.rest_flops
+            + p.j_per_flop_experts * self.expert_flops
+            + p.j_per_flop_attention * self.attention_flops
+    }
+}
+
+/// Parts of a decode step, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DecodeCost {
+    pub launch_s: f64,
+    pub memory_s: f64,
+    pub compute_s: f64,
+    pub network_s: f64,
+}
+
+impl DecodeCost {
+    /// The whole of it.
+    pub fn time_s(&self) -> f64 {
+        self.launch_s + self.memory_s.max(self.compute_s) + self.network_s
+    }
+}
+
+/// What a prompt takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PromptCost {
+    /// Seconds of the replica, where every attention group has prompts.
+    pub together_s: f64,
+    /// Seconds of a prompt by itself: arithmetic and links of one group.
+    pub own_s: f64,
+    /// Seconds to read the weights once.
+    pub read_s: f64,
+    /// Launches and latencies of its steps.
+    pub base_s: f64,
+    pub(crate) work: Work,
+}
+
+impl PromptCost {
+    /// Time of a lone prompt: `factor` over its arithmetic (`gain` times faster in a pool of prompts) or one reading of
+    /// the weights, whichever is longer, beside its launches.
+    pub fn alone_s(&self, factor: f64, gain: f64) -> f64 {
+        self.base_s + factor * (self.own_s / gain).max(self.read_s)
+    }
 }
 
 /// What the prompt chunks of a step add.
@@ -124,7 +194,26 @@ impl StepModel {
     /// The coefficients of `spec`; an error if it is wrong or does not fit.
     pub fn new(spec: &DeploymentSpec) -> Result<Self> {
         spec.validate()?;
-        let plan = MemoryPlan::new(spec)?;
+        Self::with_plan(spec, MemoryPlan::new(spec)?)
+    }
+
+    /// The same where a measured run shows that it fits: reserves give way to the cache, as long as the weights and one
+    /// chunk of prompt fit.
+    pub fn squeezed(spec: &DeploymentSpec) -> Result<Self> {
+        spec.validate()?;
+        let plan = MemoryPlan::new(spec).or_else(|_| {
+            let mut tight = spec.clone();
+            tight.serving.runtime_reserve_bytes = 0.0;
+            tight.serving.collective_buffer_bytes = 0.0;
+            tight.serving.collective_buffer_pair_bytes = None;
+            tight.serving.activation_bytes = Some(0.0);
+            tight.serving.max_batch = tight.serving.max_batch.min(64 * tight.layout.dp);
+            MemoryPlan::new(&tight)
+        })?;
+        Self::with_plan(spec, plan)
+    }
+
+    fn with_plan(spec: &DeploymentSpec, plan: MemoryPlan) -> Result<Self> {
         let kv = KvModel::new(&spec.model, &spec.layout, &spec.precision, &spec.serving);
         let skew = if spec.layout.expert_degree(&spec.model) > 1 { spec.engine.expert_skew } else { 1.0 };
         Ok(Self {
@@ -139,6 +228,7 @@ impl StepModel {
             power: PowerModel::new(spec)?,
             kv,
             plan,
+            chunk_tokens: spec.serving.chunk_tokens as f64,
         })
     }
 
@@ -156,37 +246,16 @@ impl StepModel {
         // Pairs of (token, token attended) over all layers; the new tokens' keys and values are written, too.
         let pairs = kv.full_layers * load.context_tokens as f64 + kv.sliding_layers * load.window_tokens as f64;
         let pairs_slope = kv.full_layers * n_seqs + kv.sliding_layers * load.n_growing_in_window as f64;
-        let moves = pairs + (kv.full_layers + kv.sliding_layers) * n_seqs;
-        let routed = n_seqs + all.tokens;
         let touched = self.touched.frac(load.n_seqs.saturating_add(all.tokens as u64));
-
-        let bytes = m.rest_bytes
-            + m.expert_bytes * touched
-            + m.kv_bytes * (moves + all.kv_moves)
-            + m.state_bytes * (n_seqs + all.count);
-        let bytes_slope = m.kv_bytes * pairs_slope;
-        let memory_s = m.rest_s
-            + m.expert_s * (touched * self.skew).min(1.0)
-            + m.kv_s * (moves * group_share + group.kv_moves)
-            + m.state_s * (group_seqs + group.count);
+        let work = self.work(n_seqs, group_seqs, pairs, touched, &all, &group);
         let memory_slope_s = m.kv_s * pairs_slope * group_share;
-
-        let rest_flops = c.rest_flops * routed + c.lm_head_flops * (n_seqs + all.count);
-        let expert_flops = c.expert_flops * routed;
-        let attention_flops = c.decode_pair_flops * pairs + c.prefill_pair_flops * all.pairs;
-        let attention_flops_slope = c.decode_pair_flops * pairs_slope;
-        let compute_s = (c.decode.rest + c.decode.lm_head) * group_seqs
-            + c.decode.experts * n_seqs
-            + c.decode.pair * pairs * group_share
-            + c.prefill.rest * group.tokens
-            + c.prefill.lm_head * group.count
-            + c.prefill.experts * all.tokens
-            + c.prefill.pair * group.pairs;
         let compute_slope_s = c.decode.pair * pairs_slope * group_share;
+        let bytes_slope = m.kv_bytes * pairs_slope;
+        let attention_flops_slope = c.decode_pair_flops * pairs_slope;
 
-        let network_fs = round((self.network.latency_s + self.network.token_s * (group_seqs + group.tokens)) * FEMTO);
-        let memory_fs = Line::of(memory_s * FEMTO, memory_slope_s * FEMTO);
-        let compute_fs = Line::of(compute_s * FEMTO, compute_slope_s * FEMTO);
+        let network_fs = round(work.network_s * FEMTO);
+        let memory_fs = Line::of(work.memory_s * FEMTO, memory_slope_s * FEMTO);
+        let compute_fs = Line::of(work.compute_s * FEMTO, compute_slope_s * FEMTO);
         let (bound, ruling, other) = if memory_fs.base >= compute_fs.base {
             (Bound::Memory, memory_fs, compute_fs)
         } else {
@@ -194,17 +263,14 @@ impl StepModel {
         };
         let time_fs = Line { base: self.launch_fs + ruling.base + network_fs, slope: ruling.slope };
 
-        let work_j = p.j_per_byte * bytes
-            + p.j_per_flop_rest * rest_flops
-            + p.j_per_flop_experts * expert_flops
-            + p.j_per_flop_attention * attention_flops;
+        let work_j = work.joules(p);
         let work_slope_j = p.j_per_byte * bytes_slope + p.j_per_flop_attention * attention_flops_slope;
         let (energy_fj, energy_steps) = self.energy(time_fs, work_j, work_slope_j);
         StepLine {
             time_fs,
             energy_fj,
-            bytes: Line::of(bytes, bytes_slope),
-            flops: Line::of(rest_flops + expert_flops + attention_flops, attention_flops_slope),
+            bytes: Line::of(work.bytes, bytes_slope),
+            flops: Line::of(work.rest_flops + work.expert_flops + work.attention_flops, attention_flops_slope),
             bound,
             launch_fs: self.launch_fs,
             memory_fs: memory_fs.base,
@@ -212,6 +278,99 @@ impl StepModel {
             network_fs,
             valid_steps: ruling.steps_above(&other).min(energy_steps),
         }
+    }
+
+    /// What `n_seqs` decoding sequences, `group_seqs` of them in the busiest group, attending over `pairs`, and the
+    /// chunks move, compute and wait for; a share `touched` of the experts is read.
+    fn work(&self, n_seqs: f64, group_seqs: f64, pairs: f64, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
+        let (m, c, kv) = (&self.memory, &self.compute, &self.kv);
+        let group_share = if n_seqs == 0.0 { 0.0 } else { group_seqs / n_seqs };
+        let moves = pairs + (kv.full_layers + kv.sliding_layers) * n_seqs;
+        let routed = n_seqs + all.tokens;
+        Work {
+            bytes: m.rest_bytes
+                + m.expert_bytes * touched
+                + m.kv_bytes * (moves + all.kv_moves)
+                + m.state_bytes * (n_seqs + all.count),
+            memory_s: m.rest_s
+                + m.expert_s * (touched * self.skew).min(1.0)
+                + m.kv_s * (moves * group_share + group.kv_moves)
+                + m.state_s * (group_seqs + group.count),
+            rest_flops: c.rest_flops * routed + c.lm_head_flops * (n_seqs + all.count),
+            expert_flops: c.expert_flops * routed,
+            attention_flops: c.decode_pair_flops * pairs + c.prefill_pair_flops * all.pairs,
+            compute_s: (c.decode.rest + c.decode.lm_head) * group_seqs
+                + c.decode.experts * n_seqs
+                + c.decode.pair * pairs * group_share
+                + c.prefill.rest * group.tokens
+                + c.prefill.lm_head * group.count
+                + c.prefill.experts * all.tokens
+                + c.prefill.pair * group.pairs,
+            network_s: self.network.latency_s
+                + self.network.token_s * group_seqs
+                + self.network.prompt_token_s * group.tokens,
+        }
+    }
+
+    /// The mean step of `n_seqs` decoding sequences (not whole) with `context` tokens each: the busiest group has
+    /// n / dp of them, and at least one.
+    pub fn decode(&self, n_seqs: f64, context: f64) -> DecodeCost {
+        let work = self.decode_work(n_seqs, context);
+        DecodeCost {
+            launch_s: self.launch_fs as f64 / FEMTO,
+            memory_s: work.memory_s,
+            compute_s: work.compute_s,
+            network_s: work.network_s,
+        }
+    }
+
+    fn decode_work(&self, n_seqs: f64, context: f64) -> Work {
+        let kv = &self.kv;
+        let n_seqs = n_seqs.max(1.0);
+        let group_seqs = (n_seqs / self.dp as f64).max(1.0);
+        let attended = kv.full_layers * context + kv.sliding_layers * context.min(kv.window_tokens as f64);
+        let none = ChunkSums::default();
+        self.work(n_seqs, group_seqs, attended * n_seqs, self.touched.between(n_seqs), &none, &none)
+    }
+
+    /// What one prompt of `tokens` takes: alone, and its share where every group has prompts to work on.
+    pub fn prompt(&self, tokens: f64) -> PromptCost {
+        let (c, m, dp) = (&self.compute.prefill, &self.memory, self.dp as f64);
+        let pairs = self.kv.prompt_pairs(tokens);
+        let own_s = c.rest * tokens + c.lm_head + c.pair * pairs + self.network.prompt_token_s * tokens;
+        let experts_s = c.experts * tokens;
+        let touched = self.touched.between(tokens);
+        let base_s = self.launch_fs as f64 / FEMTO + self.network.latency_s;
+        PromptCost {
+            together_s: own_s / dp + experts_s,
+            own_s: own_s + experts_s,
+            read_s: m.rest_s + m.expert_s * (touched * self.skew).min(1.0),
+            base_s: base_s * (tokens / self.chunk_tokens).ceil().max(1.0),
+            work: Work {
+                bytes: m.kv_bytes * 2.0 * (self.kv.full_layers + self.kv.sliding_layers) * tokens,
+                rest_flops: self.compute.rest_flops * tokens + self.compute.lm_head_flops,
+                expert_flops: self.compute.expert_flops * tokens,
+                attention_flops: self.compute.prefill_pair_flops * pairs,
+                ..Work::default()
+            },
+        }
+    }
+
+    /// Mean draw of a chip that decodes `n_seqs` sequences in steps of `step_s`, each with `prompts` prompts beside it.
+    pub fn drawn_w(&self, n_seqs: f64, context: f64, prompts: f64, prompt: &PromptCost, step_s: f64) -> f64 {
+        let p = &self.power;
+        let work_j = self.decode_work(n_seqs, context).joules(p) + prompts * prompt.work.joules(p);
+        (p.parked_w + work_j / step_s / self.n_chips as f64).min(p.max_w)
+    }
+
+    /// How many sequences of `tokens` each the caches of all attention groups hold.
+    pub fn sequences_held(&self, tokens: f64) -> f64 {
+        self.plan.kv_bytes * self.dp as f64 * self.kv.shards / self.kv.bytes_held(tokens)
+    }
+
+    /// Attention groups.
+    pub fn dp(&self) -> u64 {
+        self.dp
     }
 
     /// Energy as a line, and the steps it holds for: parked draw for the time plus the work done, or the sustained
@@ -265,6 +424,11 @@ impl StepModel {
     /// Blocks that a sequence of `context_tokens` occupies, those of its windows included.
     pub fn blocks_for(&self, context_tokens: u64) -> u64 {
         self.kv.blocks_for(context_tokens)
+    }
+
+    /// Bytes of a token in the full layers, one copy.
+    pub fn kv_bytes_per_token(&self) -> f64 {
+        self.kv.bytes_per_token()
     }
 
     /// The attention window; 0 when every layer attends to everything.

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::meter::Work;
 use crate::request::Fate;
 use crate::sketch;
+use crate::steady::SteadyPoint;
 use crate::step::{Bound, StepLine};
 use crate::time::{j_from_fj, s_from_fs, s_from_ns, NEVER, NS_PER_S};
 
@@ -125,6 +126,8 @@ fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
         .u64("input_tokens", rows, |r| of(r).input_tokens)
         .u64("output_tokens", rows, |r| of(r).output_tokens)
         .u64("recomputed_tokens", rows, |r| of(r).recomputed_tokens)
+        .u64("prefix_hit_tokens", rows, |r| of(r).prefix_hit_tokens)
+        .u64("cached_input_tokens", rows, |r| of(r).cached_input_tokens)
         .u64("preemptions", rows, |r| of(r).preemptions)
         .f64("down_s", rows, |r| s_from_ns(of(r).down_ns))
 }
@@ -205,6 +208,18 @@ pub fn steps(lines: &[StepLine]) -> Table {
         .u64("valid_steps", lines, |l| l.valid_steps)
 }
 
+/// Points of a closed loop; what a row of an infeasible group has is not a number.
+pub fn steady(points: &[SteadyPoint]) -> Table {
+    Table::default()
+        .f64("ttft_s", points, |p| p.ttft_s)
+        .f64("tpot_s", points, |p| p.tpot_s)
+        .f64("output_tokens_per_s", points, |p| p.output_tokens_per_s)
+        .f64("n_seqs", points, |p| p.n_seqs)
+        .f64("cache_seqs", points, |p| p.cache_seqs)
+        .f64("prefill_busy_frac", points, |p| p.prefill_busy_frac)
+        .f64("chip_w", points, |p| p.chip_w)
+}
+
 fn requests(sim: &Sim) -> Table {
     let rows = &sim.rows;
     let known = |t: u64| (t != NEVER).then_some(t);
@@ -223,6 +238,7 @@ fn requests(sim: &Sim) -> Table {
         .u32("input_tokens", rows, |r| r.input_tokens)
         .u32("output_tokens", rows, |r| r.output_tokens)
         .u32("generated_tokens", rows, |r| r.generated_tokens)
+        .u32("cached_tokens", rows, |r| r.cached_tokens)
 }
 
 /// Stretches of equal steps, in the order in which they ended; what the bound left out is `n_left_out` of each row.

@@ -103,6 +103,12 @@ def test_the_power_limit_is_at_the_meter(tmp_path):
     assert "keep p: 3 racks, or raise the limit to 209 kW" in str(caught.value)
     fleet = lay_out(scenario(tmp_path, count=3, more="site: {power_limit: 200 kW, pue: 1.25}"), LENGTHS)
     assert fleet.rated_w == pytest.approx(3 * 41_800 * 1.25)
+    # 2 x 41.8 x 1.2 = 100.32 kW: a way out that is rounded to 100 kW would be refused again.
+    with pytest.raises(Infeasible) as caught:
+        lay_out(scenario(tmp_path, count=2, more="site: {power_limit: 100 kW, pue: 1.2}"), LENGTHS)
+    assert "rated at 100.32 kW at the meter (rated power x PUE), 320 W above the limit of 100 kW" in str(caught.value)
+    assert "or raise the limit to 100.4 kW" in str(caught.value)
+    lay_out(scenario(tmp_path, count=2, more="site: {power_limit: 100.4 kW, pue: 1.2}"), LENGTHS)
 
 
 def test_a_class_without_a_rack_is_infeasible(tmp_path):

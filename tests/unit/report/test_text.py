@@ -64,8 +64,16 @@ def test_a_missed_limit_says_by_how_much() -> None:
 
 def test_a_quantile_that_was_never_reached() -> None:
     shown = report(simulated(unfinished=10))
-    assert "MISSED ttft p95, never reached, tpot p95, never reached, attainment of 99.0 %" in shown
+    assert "MISSED ttft (its p95 was never reached), tpot (its p95 was never reached), attainment of 99.0 %" in shown
     assert "  100 completed, 10 unfinished" in shown
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(1.0, "100 %"), (0.99984, "99.98 %"), (0.99999, "99.999 %"), (0.9994, "99.9 %"), (0.0, "0 %"), (None, "-")],
+)
+def test_a_share_that_is_not_the_whole_never_looks_like_it(share: float | None, shown: str) -> None:
+    assert text._share(share) == shown
 
 
 def test_what_is_missing_is_a_dash() -> None:

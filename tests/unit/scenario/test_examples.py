@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.scenario import load, refuse_unsupported, variants
+from planner.scenario import load, refuse_unsupported, shipped, variants
 from planner.scenario.schema import Limit
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
@@ -95,7 +95,8 @@ def test_buy_plan() -> None:
     coding = s.traffic["coding"]
     assert (coding.rate_req_per_s, coding.burstiness) == (21.6, 2.5)  # one is 03's, the other is inherited
     assert coding.sessions is not None
-    assert (coding.sessions.turns.kind, coding.sessions.turns.mean, coding.sessions.think) == ("geometric", 10.0, 4.0)
+    turns, think = coding.sessions.turns, coding.sessions.think
+    assert (turns.kind, turns.mean, think.kind, think.value_s) == ("geometric", 10.0, "fixed", 4.0)
     pool = s.fleet.pools["jalapeno"]
     assert pool.count_range is not None
     assert (pool.rack, pool.count_range.min, pool.count_range.max) == ("jalapeno-rack", 0, 12)
@@ -133,3 +134,69 @@ def test_the_buy_plan_lists_what_is_not_acted_on_and_run_refuses_it() -> None:
         refuse_unsupported(s)
     assert caught.value.faults == s.unsupported
     refuse_unsupported(load(MIXED))
+
+
+@pytest.mark.parametrize("name", [name for name in shipped.names() if name >= "04"])
+def test_every_variant_of_the_later_examples_is_right_and_asks_something(name: str) -> None:
+    path = SCENARIOS / f"{name}.yaml"
+    base = load(path)
+    assert base.question is not None
+    assert base.question.endswith("?")
+    assert base.notices == ()
+    others = [load(path, variant=variant) for variant in variants(path) if variant != "base"]
+    assert others
+    assert all((s.traffic, s.fleet) != (base.traffic, base.fleet) for s in others)
+    assert all(s.notices == () for s in others)
+
+
+def test_agents() -> None:
+    s = load(SCENARIOS / "04-agents.yaml")
+    agents = s.traffic["agent"].agents
+    assert agents is not None
+    assert (agents.steps.mean_turns, agents.system, agents.tool.median_s, agents.tool.p95_s) == (
+        10.0,
+        12_000,
+        2.0,
+        20.0,
+    )
+    deploy = s.fleet.pools["jalapeno"].deploy[0]
+    assert (s.fleet.router, deploy.prefix_cache, deploy.kv_host_bytes) == ("session-affine", True, 512 * 10**9)
+    assert (
+        not load(SCENARIOS / "04-agents.yaml", variant="no_prefix_cache").fleet.pools["jalapeno"].deploy[0].prefix_cache
+    )
+
+
+def test_disaggregation_on_unlike_chips_both_ways() -> None:
+    path = SCENARIOS / "05-disaggregated.yaml"
+    roles = {
+        variant: {name: (pool.deploy[0].role, pool.deploy[0].decode_pool) for name, pool in found.fleet.pools.items()}
+        for variant in variants(path)
+        for found in [load(path, variant=variant)]
+    }
+    assert roles["base"] == {"gb300": ("prefill", "jalapeno"), "jalapeno": ("decode", None)}
+    assert roles["reverse"] == {"gb300": ("decode", None), "jalapeno": ("prefill", "gb300")}
+    assert roles["mixed"] == {"gb300": ("mixed", None), "jalapeno": ("mixed", None)}
+    link = load(path).fleet.kv_link_bytes_per_s
+    assert link is not None
+    assert link.used == 400e9
+
+
+def test_service_tiers() -> None:
+    s = load(SCENARIOS / "06-service-tiers.yaml")
+    assert {name: (c.priority, c.batch_cap) for name, c in s.traffic.items()} == {
+        "ultra_fast": (0, 8),
+        "fast": (1, 64),
+        "batched": (2, None),
+    }
+
+
+def test_failures() -> None:
+    s = load(SCENARIOS / "07-failures.yaml")
+    pool, chat = s.fleet.pools["jalapeno"], s.traffic["chat"]
+    assert pool.failures is not None
+    assert [(o.at_s, o.length_s, o.replicas) for o in pool.outages] == [(1800.0, 2400.0, 2)]
+    assert [(o.at_s, o.length_s, o.replicas) for o in pool.maintenance] == [(5400.0, 900.0, 4)]
+    assert pool.cold_start_s == 90.0
+    assert chat.retries is not None
+    assert (chat.timeout_s, chat.retries.n, chat.retries.backoff_s, chat.retries.factor) == (10.0, 2, 1.0, 2.0)
+    assert chat.regions["europe"].shift_s == -21_600.0

@@ -107,7 +107,7 @@ CASES = [
     ("fleet:\n", "fleet:\n  routes: {chat: {a: 60 %}}\n", "fleet.routes.chat", "the shares sum to 60 %"),
     ("fleet:\n", "fleet:\n  routes: {chat: [b]}\n", "fleet.routes.chat[0]", "no pool is named 'b'"),
     ("fleet:\n", "fleet:\n  routes: {chatt: [a]}\n", "fleet.routes.chatt", "did you mean chat?"),
-    ("fleet:\n", "fleet:\n  router: random\n", "fleet.router", "known: round-robin, least-outstanding-tokens"),
+    ("fleet:\n", "fleet:\n  router: randomly\n", "fleet.router", "did you mean random"),
     ("grid: us-virginia", "pue: 0.9", "site.pue", "at least 1.00"),
     ("grid: us-virginia", "pue: 1.2 kW", "site.pue", "where ratio is meant"),
     ("grid: us-virginia", "grid: us-virginia, carbon: 300 gCO2e/kWh", "site.grid", "no effect"),
@@ -198,3 +198,11 @@ def test_what_serves_nothing_is_said(loads: Loads) -> None:
         "fleet:\n  pools:\n    b: {rack: hgx-h200, count: 1, deploy: [{model: qwen3-8b, chips: 1}]}\n",
     )
     assert [notice.code for notice in loads(text).notices] == ["slo_unused", "pool_unused"]
+
+
+def test_who_decodes_has_to_deploy_the_model(faults: Faults) -> None:
+    other = "b: {rack: gb300-nvl72, count: 1, deploy: [{model: gpt-oss-20b, chips: 4, role: decode}]}"
+    text = SMALL.replace("chips: 8}]}", "chips: 8, role: prefill, decode_pool: b}]}\n    " + other)
+    assert any("pool 'b' does not decode 'gpt-oss-120b'" in str(fault) for fault in faults(text))
+    alone = SMALL.replace("chips: 8}]}", "chips: 8, role: decode}]}")
+    assert any("no pool deploys 'gpt-oss-120b'" in str(fault) for fault in faults(alone))

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from planner.facts import catalog
 from planner.facts.json_schema import catalog as catalog_schema
+from planner.scenario import shipped
 from planner.scenario.json_schema import scenario as scenario_schema
 from planner.scenario.schema import ScenarioFile
 from planner.scenario.shape import Fields, Items, Leaf, Names, Shape
@@ -33,7 +34,7 @@ def read(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Yaml12)
 
 
-@pytest.mark.parametrize("name", ["01-one-rack", "02-mixed-fleet", "03-buy-plan"])
+@pytest.mark.parametrize("name", shipped.names())
 def test_shipped_scenarios_are_right(name: str) -> None:
     schema = scenario_schema()
     Draft202012Validator.check_schema(schema)

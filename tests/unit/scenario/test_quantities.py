@@ -64,6 +64,11 @@ def test_faults_of_the_long_form(faults: Faults, text: str, path: str, message: 
     assert any(f.path == f"fleet.pools.a.capex{path}" and message in f"{f.what}; {f.way_out}" for f in found), found
 
 
+def test_a_plain_number_beyond_every_float_is_refused(faults: Faults) -> None:
+    found = faults(SMALL.replace("poisson", "gamma\n    burstiness: 1e400"))
+    assert any(f.path == "traffic.chat.burstiness" and "'1e400' is too large a number" in f.what for f in found), found
+
+
 def test_a_wish_may_say_where_it_is_from_and_its_range_is_not_acted_on(loads: Loads) -> None:
     s = loads(SMALL.replace("rate: 4 req/s", "rate: {value: 4 req/s, source: forecast, grade: estimate}"))
     assert s.traffic["chat"].rate_req_per_s == 4.0

@@ -169,6 +169,10 @@ def test_vllm_failures_and_broken_results(write: Write) -> None:
     ]:
         with pytest.raises(TrafficError, match=says):
             read(write("t.json", json.dumps(result | change)))
+    # Python writes statistics of nothing as NaN, and so the whole file is no JSON: only a row that has one is refused.
+    odd = result | {"std_itl_ms": float("nan"), "start_times": [5.5, float("nan"), float("inf")]}
+    trace = read(write("t.json", json.dumps(odd | {"output_lens": [5, 5, 5], "errors": ["", "", ""]})))
+    assert (trace.rejected, trace.n_requests) == ({"bad_time": 2}, 1)
     with pytest.raises(TrafficError, match="each has a clock of its own"):
         read(write("t.jsonl", f"{json.dumps(result)}\n{json.dumps(result)}\n"))
     brief = {"request_throughput": 1.0, "total_input_tokens": 60}

@@ -23,6 +23,9 @@ impl Sim {
         let meter = &mut self.classes[usize::from(asked.class)];
         meter.add_offered(clock, t, in_span, asked.input_tokens, asked.output_tokens);
         let slot = self.slab.insert(Request::new(&asked, in_span, t));
+        if self.has_caches {
+            self.slab.set_hashes(slot, self.hashes.of(asked.row));
+        }
         self.stamp(slot);
         self.dispatch(slot, t);
     }
@@ -30,7 +33,7 @@ impl Sim {
     /// The router sends a request to a replica.
     pub(super) fn dispatch(&mut self, slot: u32, t: u64) {
         let request = &self.slab[slot];
-        let ask = Ask { asked: request.asked(), attempt: request.attempt, prefix: None };
+        let ask = Ask { asked: request.asked(), attempt: request.attempt, prefix: self.slab.first_hash(slot) };
         let Some(replica) = self.router.choose(&ask, &self.deployments) else {
             self.turn_away(slot, t);
             return;
@@ -52,7 +55,10 @@ impl Sim {
             let event = Event::TimesOut { row: request.row, slot, stamp: request.stamp };
             self.agenda.set(t.saturating_add(after), event);
         }
-        let next = self.replicas[replica as usize].arrive(slot, t, deployment);
+        if deployment.has_cache {
+            self.slab.chain_mut(slot).held.clear();
+        }
+        let next = self.at_desk(replica, |replica, desk| replica.arrive(slot, t, desk));
         self.queue.set(replica, next);
     }
 
@@ -104,6 +110,7 @@ impl Sim {
         match self.wait_ns(request) {
             Some(wait) => {
                 let new = self.slab.insert(self.slab[slot].again());
+                self.slab.copy_hashes(slot, new);
                 self.part(slot, t, Leaving::Again);
                 self.try_again(new, t, wait);
             }
@@ -135,7 +142,7 @@ impl Sim {
         request.stamp = u64::MAX;
         let replica = request.replica;
         self.router.ended(replica, request.input_tokens, request.generated > 0);
-        let (how, next) = self.replicas[replica as usize].withdraw(slot, t);
+        let (how, next) = self.at_desk(replica, |replica, desk| replica.withdraw(slot, t, desk));
         if let Some(next) = next {
             self.queue.set(replica, next);
         }

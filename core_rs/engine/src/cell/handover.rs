@@ -38,6 +38,9 @@ impl Sim {
         let request = &mut self.slab[slot];
         request.replica = replica;
         request.window_blocks = deployment.window_blocks(request);
+        if deployment.has_cache {
+            self.slab.chain_mut(slot).held.clear();
+        }
         let next = self.replicas[replica as usize].expect(slot, t);
         self.queue.set(replica, next);
     }
@@ -55,8 +58,7 @@ impl Sim {
         let request = &mut self.slab[slot];
         let source = std::mem::replace(&mut request.source, NOWHERE);
         if source != NOWHERE {
-            let (blocks, tokens) = (request.source_blocks, u64::from(request.target));
-            let next = self.replicas[source as usize].release(blocks, tokens, t);
+            let next = self.replicas[source as usize].let_arrive(slot, t);
             self.queue.set(source, next);
         }
     }

@@ -110,10 +110,10 @@ impl Sim {
                 self.release_source(slot, t);
                 self.lose(slot, t);
             } else {
-                let rest = request.clone();
+                let new = self.slab.insert(request.clone());
+                self.slab.copy_hashes(slot, new);
                 self.part(slot, t, Leaving::Again);
-                let slot = self.slab.insert(rest);
-                self.lose(slot, t);
+                self.lose(new, t);
             }
         }
     }

@@ -3,8 +3,19 @@
 use std::collections::VecDeque;
 
 use super::{Desk, Replica};
+use crate::prefix::NONE;
 
-/// Requests on their way from a prefill replica. On a replica of another role all of it stays empty.
+/// What a prefill replica holds of a request that was handed over.
+#[derive(Debug)]
+pub(super) struct Held {
+    slot: u32,
+    tokens: u64,
+    own_blocks: u64,
+    /// Entries of its prefix cache.
+    entries: Vec<u32>,
+}
+
+/// Requests on their way from a prefill replica.
 #[derive(Debug, Default)]
 pub(super) struct Handover {
     /// To be let in, in order; no blocks here yet.
@@ -13,10 +24,9 @@ pub(super) struct Handover {
     pub moving: Vec<u32>,
     /// Arrived; they decode from the next boundary on.
     pub ready: Vec<u32>,
-    /// Decode, and have not got a token here yet.
-    pub newcomers: Vec<u32>,
-    /// Prefill: (blocks, tokens) that have arrived elsewhere and are given back at the next boundary.
-    pub releases: Vec<(u64, u64)>,
+    /// Prefill: what was handed over and has not arrived, and what has and is given back at the next boundary.
+    held: Vec<Held>,
+    arrived: Vec<Held>,
 }
 
 impl Handover {
@@ -40,17 +50,37 @@ impl Replica {
         self.next_boundary(now)
     }
 
-    /// A prompt need not be held any more. Returns when this replica next needs attention.
-    pub fn release(&mut self, blocks: u64, tokens: u64, now: u64) -> u64 {
-        self.handover.releases.push((blocks, tokens));
+    /// What was handed over need not be held any more. Returns when this replica next needs attention.
+    pub fn let_arrive(&mut self, slot: u32, now: u64) -> u64 {
+        if let Some(at) = self.handover.held.iter().position(|held| held.slot == slot) {
+            let held = self.handover.held.remove(at);
+            self.handover.arrived.push(held);
+        }
         self.next_boundary(now)
     }
 
-    /// At a boundary: give back what was released and decode what has arrived; true if a sequence joined.
+    /// The prompt in `slot` is done, and its decode replica is still to be found: hold it.
+    pub(super) fn hand_over(&mut self, slot: u32, desk: &mut Desk<'_>) {
+        let request = &mut desk.slab[slot];
+        let tokens = u64::from(request.target);
+        self.reserved_tokens += tokens;
+        let own_blocks = self.blocks.blocks_of(tokens) + request.window_blocks - request.shared_blocks;
+        (request.shared_blocks, request.own_entry, request.admission) = (0, NONE, u64::MAX);
+        if desk.policy.has_caps {
+            self.n_running_of[usize::from(request.class)] -= 1;
+        }
+        let has_cache = self.blocks.cache.is_some();
+        let entries = if has_cache { std::mem::take(&mut desk.slab.chain_mut(slot).held) } else { Vec::new() };
+        self.handover.held.push(Held { slot, tokens, own_blocks, entries });
+        desk.notes.handed.push(slot);
+    }
+
+    /// At a boundary: give back what has arrived elsewhere and decode what has arrived here; true if a sequence joined.
     pub(super) fn take_over(&mut self, desk: &mut Desk<'_>) -> bool {
-        for (blocks, tokens) in std::mem::take(&mut self.handover.releases) {
-            self.blocks.give(blocks);
-            self.reserved_tokens -= tokens;
+        for held in std::mem::take(&mut self.handover.arrived) {
+            self.reserved_tokens -= held.tokens;
+            self.blocks.give(held.own_blocks);
+            held.entries.into_iter().rev().for_each(|entry| self.blocks.let_go(entry));
         }
         let ready = std::mem::take(&mut self.handover.ready);
         for &slot in &ready {
@@ -60,47 +90,39 @@ impl Replica {
             self.start_decoding(slot, desk);
             // Its first gap is no step: it is counted by itself.
             self.n_decoding_in_span[class] -= u64::from(in_span);
-            self.handover.newcomers.push(slot);
+            self.resumed.push(slot);
         }
         !ready.is_empty()
     }
 
     /// At a boundary: let handed-over requests in, in order, while there are blocks and places.
     pub(super) fn let_in(&mut self, desk: &mut Desk<'_>) {
-        let reserve = self.blocks.needed_at(self.counter);
         while let Some(&slot) = self.handover.incoming.front() {
-            let request = &mut desk.slab[slot];
+            let request = &desk.slab[slot];
             let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
-            if self.n_running() >= desk.deployment.max_batch || blocks + reserve > self.blocks.free() {
+            let spare = if self.n_running() > 0 { desk.deployment.watermark_blocks } else { 0 };
+            let reserve = self.blocks.needed_at(self.counter) + spare;
+            if !self.has_place(slot, desk) || blocks + reserve > self.blocks.free() {
                 return;
             }
             self.handover.incoming.pop_front();
             self.blocks.take(blocks);
+            let request = &mut desk.slab[slot];
             self.reserved_tokens += u64::from(request.target);
             request.admission = *desk.next_admission;
             *desk.next_admission += 1;
+            if desk.policy.has_caps {
+                self.n_running_of[usize::from(request.class)] += 1;
+            }
             self.handover.moving.push(slot);
             desk.notes.moved.push(slot);
         }
     }
 
-    /// The first step of the newcomers has ended at `now`.
-    pub(super) fn greet(&mut self, now: u64, desk: &mut Desk<'_>) {
-        for slot in std::mem::take(&mut self.handover.newcomers) {
-            let request = &mut desk.slab[slot];
-            let gap = now - request.last_token_ns;
-            request.longest_gap_ns = request.longest_gap_ns.max(gap);
-            if request.in_span {
-                desk.classes[usize::from(request.class)].add_gap(desk.deployment.pool, gap);
-                self.n_decoding_in_span[usize::from(request.class)] += 1;
-            }
-        }
-    }
-
-    /// A newcomer is driven out before its first step; true if it was one.
+    /// A sequence is driven out before its first step here; true if it was one of those.
     pub(super) fn forget_newcomer(&mut self, slot: u32, desk: &Desk<'_>) -> bool {
-        let Some(at) = self.handover.newcomers.iter().position(|&other| other == slot) else { return false };
-        self.handover.newcomers.remove(at);
+        let Some(at) = self.resumed.iter().position(|&other| other == slot) else { return false };
+        self.resumed.remove(at);
         let request = &desk.slab[slot];
         self.n_decoding_in_span[usize::from(request.class)] += u64::from(request.in_span);
         true

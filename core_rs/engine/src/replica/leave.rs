@@ -16,24 +16,35 @@ pub enum Withdrawn {
 
 impl Replica {
     /// The client of `slot` has gone at `now`; also says when this replica next needs attention, if that changes.
-    pub fn withdraw(&mut self, slot: u32, now: u64) -> (Withdrawn, Option<u64>) {
-        for is_waiting in [true, false] {
-            let queue = if is_waiting { &mut self.waiting } else { &mut self.handover.incoming };
-            if let Some(at) = queue.iter().position(|&other| other == slot) {
-                queue.remove(at);
-                // Whoever was held up behind it may be let in.
-                let is_more = !queue.is_empty();
-                return (Withdrawn::Now, is_more.then(|| self.next_boundary(now)));
-            }
+    pub fn withdraw(&mut self, slot: u32, now: u64, desk: &mut Desk<'_>) -> (Withdrawn, Option<u64>) {
+        let is_more = if self.waiting.remove(slot) {
+            self.abandon(slot, desk);
+            self.waiting.len() > 0
+        } else if let Some(at) = self.handover.incoming.iter().position(|&other| other == slot) {
+            self.handover.incoming.remove(at);
+            !self.handover.incoming.is_empty()
+        } else {
+            self.leaving.push(slot);
+            return (Withdrawn::AtBoundary, Some(self.next_boundary(now)));
+        };
+        // Whoever was held up behind it may be let in.
+        (Withdrawn::Now, is_more.then(|| self.next_boundary(now)))
+    }
+
+    /// A waiting request was driven out before: nobody asks for what it left behind.
+    fn abandon(&mut self, slot: u32, desk: &mut Desk<'_>) {
+        let request = &mut desk.slab[slot];
+        self.blocks.take_own(request.own_entry, request.row, true);
+        if request.is_swapped {
+            let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
+            self.blocks.host.swap_in(blocks);
         }
-        self.leaving.push(slot);
-        (Withdrawn::AtBoundary, Some(self.next_boundary(now)))
     }
 
     /// When the step under way ends, which the stretch now ends with; an idle replica has its boundary at once.
     pub(super) fn next_boundary(&mut self, now: u64) -> u64 {
         let Some(run) = &mut self.running else { return now };
-        if !run.is_mixed {
+        if !run.is_alone {
             let before = now.saturating_sub(1);
             let boundary = steps_done(run.anchor_ns, &run.line, run.done, run.planned, before) + 1;
             run.planned = run.planned.min(boundary);
@@ -50,7 +61,7 @@ impl Replica {
             }
             if self.decoding.iter().any(|Reverse((_, other))| *other == slot) {
                 self.decoding.retain(|Reverse((_, other))| *other != slot);
-                self.stop_decoding(slot, desk);
+                self.stop_decoding(slot, false, desk);
                 is_changed = true;
             } else {
                 let held = [&mut self.prefilling, &mut self.handover.moving, &mut self.handover.ready];
@@ -58,9 +69,10 @@ impl Replica {
                     list.retain(|&other| other != slot);
                 }
                 let request = &mut desk.slab[slot];
-                self.reserved_tokens -= u64::from(request.target);
-                self.blocks.give(self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks);
                 request.admission = u64::MAX;
+                let target = u64::from(request.target);
+                self.reserved_tokens -= target;
+                self.release(slot, target, 0, desk);
             }
             desk.notes.gone.push(slot);
         }
@@ -70,7 +82,7 @@ impl Replica {
     /// The replica fails at `now`: a step that has not ended by then never will. All its requests, as they are lost.
     pub fn fail(&mut self, now: u64, desk: &mut Desk<'_>) -> Vec<u32> {
         if let Some(run) = &self.running {
-            if !run.is_mixed && now > 0 {
+            if !run.is_alone && now > 0 {
                 let done = steps_done(run.anchor_ns, &run.line, run.done, run.planned, now - 1);
                 self.count_steps(done, desk);
             }
@@ -84,11 +96,11 @@ impl Replica {
         lost.append(&mut self.handover.moving);
         lost.append(&mut self.handover.ready);
         lost.extend(self.handover.incoming.drain(..));
-        lost.extend(self.waiting.drain(..));
+        lost.append(&mut self.waiting.drain());
         for &slot in &lost {
             desk.slab[slot].admission = u64::MAX;
         }
-        *self = Self::new(desk.deployment.blocks(), desk.classes.len(), self.gaps.is_some());
+        *self = Self::new(desk.deployment.blocks(), desk.policy, self.gaps.is_some());
         lost
     }
 }

@@ -1,0 +1,265 @@
+//! The prefix cache of one replica: blocks that stay findable by their hash after their sequences have gone.
+//!
+//! All free blocks stand in one queue, the one freed longest ago first, whether anything can be found in them or not;
+//! whoever takes blocks takes the oldest, and what was cached in them is lost. A hash names a stretch of
+//! `hash_block_tokens` prompt tokens and all before it, so it is one entry here, of several blocks. Entries in use are
+//! counted by reference and are not in the queue.
+
+mod feed;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+pub use feed::HashFeed;
+
+use crate::host::HostMemory;
+
+/// No entry.
+pub const NONE: u32 = u32::MAX;
+
+/// Hashes are spread already, or small numbers that follow each other: one multiplication does for both.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        let mixed = (self.0 ^ hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// A table by hash; never iterated, so its order does not matter.
+pub(crate) type ByHash<T> = HashMap<u64, T, BuildHasherDefault<Spread>>;
+
+/// What stands in some blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Nothing that could be found again.
+    Dead,
+    /// The stretch of a prompt with this hash.
+    Shared(u64),
+    /// What a preempted request had of its own behind its shared stretches; the request is named by its row.
+    Own(u64),
+    /// Not an entry: its place waits to be used again.
+    Vacant,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    kind: Kind,
+    blocks: u32,
+    refs: u32,
+    older: u32,
+    newer: u32,
+}
+
+/// The longest chain of a prompt's hashes that is cached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Hashes of the chain.
+    pub n_hashes: usize,
+    /// Their blocks, those of them that running sequences hold, and those that are in host memory only.
+    pub blocks: u64,
+    pub held: u64,
+    pub fetched: u64,
+}
+
+/// The free blocks of a replica in the order of their freeing, and what can be found in its blocks.
+#[derive(Debug, Clone)]
+pub struct PrefixCache {
+    entries: Vec<Entry>,
+    vacant: Vec<u32>,
+    table: ByHash<u32>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl PrefixCache {
+    /// A cache of `total` blocks, all free.
+    pub fn new(total: u64) -> Self {
+        let mut cache =
+            Self { entries: Vec::new(), vacant: Vec::new(), table: ByHash::default(), oldest: NONE, newest: NONE };
+        cache.give(total);
+        cache
+    }
+
+    /// The longest chain of `hashes` that is cached here or in host memory; `blocks_of` says how many blocks each has.
+    pub fn find(&self, hashes: &[u64], blocks_of: impl Fn(usize) -> u64, host: &HostMemory) -> Found {
+        let mut found = Found::default();
+        for (at, hash) in hashes.iter().enumerate() {
+            let blocks = blocks_of(at);
+            let entry = self.table.get(hash).map(|&at| &self.entries[at as usize]);
+            match entry {
+                Some(entry) if u64::from(entry.blocks) == blocks => {
+                    found.held += if entry.refs > 0 { blocks } else { 0 };
+                }
+                None if host.find(*hash).map(u64::from) == Some(blocks) => found.fetched += blocks,
+                _ => break,
+            }
+            found.blocks += blocks;
+            found.n_hashes += 1;
+        }
+        found
+    }
+
+    /// Hold `hash`, which was found. Returns its entry and the blocks that this takes from the queue; one that was in
+    /// host memory takes none: its blocks are yet to be taken.
+    pub fn hold(&mut self, hash: u64, host: &mut HostMemory) -> (u32, u64) {
+        if let Some(&at) = self.table.get(&hash) {
+            let is_free = self.entries[at as usize].refs == 0;
+            if is_free {
+                self.unlink(at);
+            }
+            let entry = &mut self.entries[at as usize];
+            entry.refs += 1;
+            return (at, if is_free { u64::from(entry.blocks) } else { 0 });
+        }
+        let blocks = host.remove(hash).unwrap_or(0);
+        (self.publish(hash, blocks), 0)
+    }
+
+    /// Make `blocks` blocks of a running sequence findable; `hash` is not in the table. Returns the entry, held once.
+    pub fn publish(&mut self, hash: u64, blocks: u32) -> u32 {
+        let at = self.insert(Entry { kind: Kind::Shared(hash), blocks, refs: 1, older: NONE, newer: NONE });
+        self.table.insert(hash, at);
+        at
+    }
+
+    /// The blocks of `hash`, if it is here.
+    pub fn blocks_of(&self, hash: u64) -> Option<u64> {
+        self.table.get(&hash).map(|&at| u64::from(self.entries[at as usize].blocks))
+    }
+
+    /// Let go of an entry; returns the blocks that become free.
+    pub fn let_go(&mut self, at: u32) -> u64 {
+        let entry = &mut self.entries[at as usize];
+        entry.refs -= 1;
+        if entry.refs > 0 {
+            return 0;
+        }
+        let blocks = u64::from(entry.blocks);
+        self.link(at);
+        blocks
+    }
+
+    /// `blocks` blocks with nothing to find in them become free.
+    pub fn give(&mut self, blocks: u64) {
+        let mut left = blocks;
+        if let Some(last) = self.entries.get_mut(self.newest as usize).filter(|last| last.kind == Kind::Dead) {
+            let more = left.min(u64::from(u32::MAX - last.blocks));
+            last.blocks += more as u32;
+            left -= more;
+        }
+        while left > 0 {
+            let blocks = left.min(u64::from(u32::MAX)) as u32;
+            let at = self.insert(Entry { kind: Kind::Dead, blocks, refs: 0, older: NONE, newer: NONE });
+            self.link(at);
+            left -= u64::from(blocks);
+        }
+    }
+
+    /// The request of `row` gives up `blocks` blocks of its own in which it may find its tokens again.
+    pub fn give_own(&mut self, row: u64, blocks: u64) -> u32 {
+        let at = self.insert(Entry { kind: Kind::Own(row), blocks: blocks as u32, refs: 0, older: NONE, newer: NONE });
+        self.link(at);
+        at
+    }
+
+    /// How many blocks are left of what the request of `row` gave up as `at`; they go from the end of the sequence.
+    pub fn own_blocks(&self, at: u32, row: u64) -> u64 {
+        match self.entries.get(at as usize) {
+            Some(entry) if entry.kind == Kind::Own(row) => u64::from(entry.blocks),
+            _ => 0,
+        }
+    }
+
+    /// The request of `row` takes what is left of `at` back (or, if it `is_lost` to it, leaves it to be overwritten).
+    pub fn take_own(&mut self, at: u32, row: u64, is_lost: bool) -> u64 {
+        let blocks = self.own_blocks(at, row);
+        if blocks == 0 {
+            return 0;
+        }
+        if is_lost {
+            self.entries[at as usize].kind = Kind::Dead;
+            return 0;
+        }
+        self.unlink(at);
+        self.vacate(at);
+        blocks
+    }
+
+    /// Take the `n` oldest free blocks (the caller knows that there are as many); what was cached in them goes to `host`.
+    pub fn take(&mut self, n: u64, host: &mut HostMemory) {
+        let mut left = n;
+        while left > 0 && self.oldest != NONE {
+            let at = self.oldest;
+            let entry = &mut self.entries[at as usize];
+            let blocks = u64::from(entry.blocks);
+            if let Kind::Shared(hash) = entry.kind {
+                let whole = entry.blocks;
+                self.table.remove(&hash);
+                self.entries[at as usize].kind = Kind::Dead;
+                host.keep(hash, whole);
+            }
+            if blocks > left {
+                self.entries[at as usize].blocks -= left as u32;
+                return;
+            }
+            left -= blocks;
+            self.unlink(at);
+            self.vacate(at);
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) -> u32 {
+        if let Some(at) = self.vacant.pop() {
+            self.entries[at as usize] = entry;
+            return at;
+        }
+        self.entries.push(entry);
+        (self.entries.len() - 1) as u32
+    }
+
+    fn vacate(&mut self, at: u32) {
+        self.entries[at as usize].kind = Kind::Vacant;
+        self.vacant.push(at);
+    }
+
+    /// Put an entry at the young end of the queue.
+    fn link(&mut self, at: u32) {
+        let before = self.newest;
+        let entry = &mut self.entries[at as usize];
+        (entry.older, entry.newer) = (before, NONE);
+        match self.entries.get_mut(before as usize) {
+            Some(last) => last.newer = at,
+            None => self.oldest = at,
+        }
+        self.newest = at;
+    }
+
+    /// Take an entry out of the queue.
+    fn unlink(&mut self, at: u32) {
+        let Entry { older, newer, .. } = self.entries[at as usize];
+        match self.entries.get_mut(older as usize) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.entries.get_mut(newer as usize) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What a sequence finds of its tokens when it is admitted, shows to others, and leaves behind.
+
+use super::{Desk, Replica};
+use crate::prefix::{Found, NONE};
+
+/// What a waiting request would find in the cache.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reuse {
+    pub found: Found,
+    /// Blocks of its own that it gave up when it was preempted.
+    own: u64,
+}
+
+impl Replica {
+    /// What the request in `slot` finds now.
+    pub(super) fn look_up(&self, slot: u32, desk: &Desk<'_>) -> Reuse {
+        let Some(cache) = &self.blocks.cache else { return Reuse::default() };
+        let request = &desk.slab[slot];
+        if request.is_swapped {
+            return Reuse::default();
+        }
+        let size = |at| desk.deployment.stretch_blocks(at, request);
+        let found = cache.find(&desk.slab.chain(slot).hashes, size, &self.blocks.host);
+        let is_behind = found.n_hashes == request.own_after as usize;
+        let own = if is_behind { cache.own_blocks(request.own_entry, request.row) } else { 0 };
+        Reuse { found, own }
+    }
+
+    /// The request in `slot` is admitted with `blocks` blocks, of which it finds those of `reuse`.
+    pub(super) fn take_blocks(&mut self, slot: u32, blocks: u64, reuse: &Reuse, now: u64, desk: &mut Desk<'_>) {
+        if self.blocks.cache.is_none() {
+            self.blocks.take(blocks);
+            return;
+        }
+        let (entry, row) = (desk.slab[slot].own_entry, desk.slab[slot].row);
+        self.blocks.take_own(entry, row, reuse.own == 0);
+        let chain = desk.slab.chain_mut(slot);
+        for &hash in &chain.hashes[..reuse.found.n_hashes] {
+            chain.held.extend(self.blocks.hold(hash));
+        }
+        self.blocks.take(blocks - (reuse.found.blocks - reuse.found.fetched) - reuse.own);
+        self.stall_fs += i128::from(reuse.found.fetched) * desk.deployment.host_block_fs;
+        let request = &mut desk.slab[slot];
+        request.own_entry = NONE;
+        request.shared_blocks = reuse.found.blocks;
+        if request.is_swapped {
+            return;
+        }
+        let whole = self.blocks.filled_by(u64::from(request.target) - 1);
+        let reused = (reuse.found.blocks + reuse.own).min(whole) * self.blocks.block_tokens();
+        let cached = request.reuse(reused);
+        let is_first = request.start_ns == crate::time::NEVER;
+        let hit = (reuse.found.n_hashes as u64 * desk.deployment.hash_tokens).min(u64::from(request.input_tokens));
+        let hit = if is_first { hit } else { 0 };
+        if hit > 0 || cached > 0 {
+            desk.meter.add_found(desk.clock, now, hit, cached);
+        }
+    }
+
+    /// With `tokens` more in the step under way, show the stretches of the prompt that are complete.
+    pub(super) fn publish(&mut self, slot: u32, tokens: u64, desk: &mut Desk<'_>) {
+        if self.blocks.cache.is_none() {
+            return;
+        }
+        let reached = u64::from(desk.slab[slot].prefilled) + tokens;
+        let input = u64::from(desk.slab[slot].input_tokens);
+        loop {
+            let Some(cache) = &mut self.blocks.cache else { return };
+            let at = desk.slab.chain(slot).held.len();
+            let Some(&hash) = desk.slab.chain(slot).hashes.get(at) else { return };
+            if ((at as u64 + 1) * desk.deployment.hash_tokens).min(input) > reached {
+                return;
+            }
+            let blocks = desk.deployment.stretch_blocks(at, &desk.slab[slot]);
+            let entry = match cache.blocks_of(hash) {
+                None => cache.publish(hash, blocks as u32),
+                // Another sequence was quicker: its blocks are held, and the own ones given back.
+                Some(others) if others == blocks => {
+                    let Some(entry) = self.blocks.hold(hash) else { return };
+                    self.blocks.give(blocks);
+                    entry
+                }
+                Some(_) => return,
+            };
+            desk.slab.chain_mut(slot).held.push(entry);
+            desk.slab[slot].shared_blocks += blocks;
+        }
+    }
+
+    /// A sequence of `tokens` tokens gives its blocks back, those of its end first; it may find `left_tokens` again.
+    pub(super) fn release(&mut self, slot: u32, tokens: u64, left_tokens: u64, desk: &mut Desk<'_>) {
+        let request = &mut desk.slab[slot];
+        if desk.policy.has_caps {
+            self.n_running_of[usize::from(request.class)] -= 1;
+        }
+        let own = self.blocks.blocks_of(tokens) + request.window_blocks - request.shared_blocks;
+        if self.blocks.cache.is_none() {
+            self.blocks.give(own);
+            return;
+        }
+        let left = self.blocks.filled_by(left_tokens).saturating_sub(request.shared_blocks);
+        self.blocks.give(own - left);
+        request.own_entry = if left > 0 { self.blocks.give_own(request.row, left) } else { NONE };
+        request.shared_blocks = 0;
+        let chain = desk.slab.chain_mut(slot);
+        let n_held = chain.held.len();
+        while let Some(at) = chain.held.pop() {
+            self.blocks.let_go(at);
+        }
+        desk.slab[slot].own_after = n_held as u32;
+    }
+}

@@ -1,0 +1,85 @@
+"""`planner validate`: the model against what was published and measured, with its bands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from planner.cli import output
+
+SCHEMA = "planner.validate/1"
+METRICS = ("tpot", "ttft")
+
+EPILOG = """\b
+Examples:
+  planner validate
+  planner validate --points points.csv --out predictions.parquet --json
+"""
+
+
+@click.command("validate", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--points", type=click.Path(path_type=Path), help="Serving points to predict (CSV).")
+@click.option("--calibration", type=click.Path(path_type=Path), help="Another calibration file than the shipped one.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write a prediction for each row (Parquet).")
+@output.verb(SCHEMA)
+def command(points: Path | None, calibration: Path | None, out: Path | None, to: output.Settings) -> None:
+    """Predict measured points and say how far off the model is.
+
+    Without --points, the errors of the calibration on what each of its folds left out.
+    """
+    from planner.errors import RunError
+    from planner.model import validate
+    from planner.model.calibration import load, shipped
+    from planner.model.points import read_points
+
+    if out is not None and points is None:
+        raise click.UsageError("--out needs --points: there is no row to predict")
+    used = load(calibration) if calibration is not None else shipped()
+    if points is None:
+        result: dict[str, Any] = {"cross_validated": validate.cross_validated(used)}
+        output.reply(SCHEMA, result, _folds(result["cross_validated"]), to)
+        return
+    check = validate.check_points(read_points(points), used)
+    text = _points(check.result)
+    if out is not None:
+        try:
+            check.table.write_parquet(out)
+        except OSError as error:
+            raise RunError(f"cannot write {out}: {error}") from None
+        text += f"\nwrote {out}"
+    output.reply(SCHEMA, check.result, text, to)
+
+
+def _folds(errors: list[dict[str, Any]]) -> str:
+    lines = [
+        f"{'left out':12s} {'metric':8s} {'n':>6s} {'median':>8s} {'mean':>8s}   before: {'median':>8s} {'mean':>8s}"
+    ]
+    for one in errors:
+        if one["by"] == "all":
+            lines.append(
+                f"{one['new']:12s} {one['metric']:8s} {one['n']:6d} {one['median']:8.1%} {one['mean']:8.1%}"
+                f"           {one['median_before']:8.1%} {one['mean_before']:8.1%}"
+            )
+    return "\n".join(lines)
+
+
+def _points(result: dict[str, Any]) -> str:
+    lines = [
+        f"{result['rows']} rows: {result['predicted']} predicted, {result['infeasible']} with a reason why not",
+        "",
+        f"{'':32s} {'rows':>6s}   " + "   ".join(f"{m + ' median':>11s} {'mean':>8s} {'in band':>8s}" for m in METRICS),
+    ]
+    everything = {"by": "all", "value": "", "rows": result["rows"], "tpot": result["tpot"], "ttft": result["ttft"]}
+    for one in (everything, *result["by"]):
+        cells = "   ".join(
+            f"{_share(one[m]['median_ape']):>11s} {_share(one[m]['mape']):>8s} {_share(one[m]['in_band_frac']):>8s}"
+            for m in METRICS
+        )
+        lines.append(f"{one['by'] + ' ' + one['value']:32s} {one['rows']:6d}   {cells}")
+    return "\n".join(lines)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

@@ -1,0 +1,146 @@
+"""A calibration as it is shipped: read from its file, and what it predicts for a table of points."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import FactError, Fault
+from planner.facts import catalog
+from planner.model import bands
+from planner.model.coefficients import engines_and_habits, flat_names
+from planner.model.points import Points, steady
+from planner.model.stacks import LEVELS, effect
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Calibration", "Prediction", "load", "shipped"]
+
+FILE = catalog.DATA / "calibration" / "serving-points.yaml"
+METRICS = ("ttft", "tpot")
+GRADES = ("estimate", "assumed")
+"""Inside what was measured (only the deployment is new), and outside."""
+_SEVERAL_NEW = 1.25
+"""Where more than one of chip, model and engine is new, the wider band, this much wider on a log scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Row by row: seconds with their 80 % band (NaN without an answer), the grade, and why there is no answer."""
+
+    values: dict[str, np.ndarray]
+    """`ttft_s ttft_low_s ttft_high_s tpot_s tpot_low_s tpot_high_s`, and what else the core says of the row."""
+    grades: list[str]
+    reasons: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Coefficients, corrections, bands and what they were fitted on."""
+
+    tree: Mapping[str, Any]
+
+    @property
+    def engines(self) -> dict[str, dict[str, Any]]:
+        """The engine fields of the core by engine name; `generic` is the mean of the measured ones."""
+        return self._parts()[0]
+
+    @property
+    def habits(self) -> dict[str, dict[str, Any]]:
+        """What scheduling and client add, by engine name."""
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        by_key = {(one["name"], one["engine"]): float(one["value"]) for one in self.tree["coefficients"]}
+        return engines_and_habits([by_key[c.name, engine or "all"] for c, engine in flat_names()])
+
+    def predict(self, points: Points) -> Prediction:
+        """TTFT and TPOT of each row, corrected for its stack, with the band of its regime."""
+        import numpy as np
+
+        engines, habits = self.engines, self.habits
+        for group in points.groups:
+            for table in (engines, habits):
+                table.setdefault(group["engine"], table["generic"])
+        found, reasons = steady(points, engines, habits)
+        rows = points.rows
+        at = [i for i, ix in enumerate(points.group_ix) if ix >= 0]
+        values = dict(found)
+        for metric in METRICS:
+            log = np.zeros(len(rows))
+            log[at] = effect([rows[i] for i in at], LEVELS[metric], self.tree["corrections"][metric])
+            seconds = found[f"{metric}_s"] * np.exp(log)
+            factors = np.full((len(rows), 2), np.nan)
+            factors[at] = [self.band(rows[i], metric) for i in at]
+            values[f"{metric}_s"] = seconds
+            values[f"{metric}_low_s"] = seconds * factors[:, 0]
+            values[f"{metric}_high_s"] = seconds * factors[:, 1]
+        grades = [
+            GRADES[1] if i not in set(at) or self.what_is_new(row) != ("deployment",) else GRADES[0]
+            for i, row in enumerate(rows)
+        ]
+        return Prediction(values, grades, reasons)
+
+    def what_is_new(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        """Which of chip, model and engine the calibration has not seen; `deployment` if none."""
+        known = self.tree["known"]
+        pairs = (("chip", "chips", "chip"), ("model", "models", "model"), ("engine", "engines", "backend"))
+        new = tuple(name for name, table, column in pairs if row[column] not in known[table])
+        return new or ("deployment",)
+
+    def band(self, row: Mapping[str, Any], metric: str) -> tuple[float, float]:
+        """Low and high end of the 80 % band, as factors on the prediction.
+
+        Something new is between two estimates of its band: that of new deployments, which is too narrow, and that of
+        folds which leave a whole chip or model out, which is too wide, as those folds also lose most of their stacks.
+        An unseen engine takes the band of an unseen model.
+        """
+        new = self.what_is_new(row)
+        place = bands.range_of(row["concurrency"])
+        ends = [self._band(metric, "deployment", row["mode"], place)]
+        if new != ("deployment",):
+            ends += [self._band(metric, "chip" if name == "chip" else "model", row["mode"], place) for name in new]
+            near, far = ends[0], (min(low for low, _ in ends), max(high for _, high in ends))
+            wider = _SEVERAL_NEW if len(new) > 1 else 1.0
+            low = 0.5 * (math.log(near[0]) + math.log(far[0])) * wider
+            high = 0.5 * (math.log(near[1]) + math.log(far[1])) * wider
+            return math.exp(low), math.exp(high)
+        return ends[0]
+
+    def _band(self, metric: str, new: str, mode: str, place: int) -> tuple[float, float]:
+        end = bands.RANGES[place]
+        for one in self.tree["bands"]:
+            if (one["metric"], one["new"], one["mode"], one["concurrency_to"]) == (metric, new, mode, end):
+                return float(one["low"]), float(one["high"])
+        raise FactError(Fault(f"no band for {metric}, new {new}, {mode}, concurrency to {end}", "calibrate again"))
+
+
+def load(path: Path) -> Calibration:
+    """The calibration of a file.
+
+    Raises:
+        FactError: it cannot be read, or is not a calibration.
+    """
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    except (OSError, yaml.YAMLError) as error:
+        raise FactError(
+            Fault(f"cannot read the calibration: {error}", "make one with planner calibrate", file=str(path))
+        ) from None
+    if not isinstance(tree, dict) or tree.get("schema") != "calibration/1":
+        raise FactError(Fault("is not a calibration", "its first line is 'schema: calibration/1'", file=str(path)))
+    return Calibration(tree)
+
+
+@functools.cache
+def shipped() -> Calibration:
+    """The calibration in the catalogue."""
+    return load(FILE)

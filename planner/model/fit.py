@@ -1,0 +1,145 @@
+"""The fit of a calibration: coefficients and stack corrections at once, by damped least squares with a robust loss.
+
+Minimised is the sum over rows of the Student loss nu log(1 + (r / s)^2 / nu) of the log residuals r of TPOT and TTFT,
+plus the squared distances of the coefficients from their starts and of the corrections from zero, each in its own
+spread. Fitting both together is what keeps the coefficients from bending towards one stack that was measured often: its
+correction takes up what is its own. Rows of one deployment count less than their number (`weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.model.stacks import Design
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Fit", "Target", "minimise", "weights"]
+
+NU = 1.5
+"""Degrees of freedom of the loss: low, as runs with hidden settings are far off."""
+SCALES = {"tpot": 0.06, "ttft": 0.2}
+"""Log residual that counts as one: twice to three times the repeats' noise."""
+ALIKE = 0.1
+"""How much rows of one deployment share what they are off by."""
+_STEP = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One metric: measured logarithms (NaN = none), its corrections and its scale."""
+
+    measured: np.ndarray
+    design: Design
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Where the fit ended."""
+
+    theta: np.ndarray
+    """Logarithms of the coefficients."""
+    effects: tuple[np.ndarray, ...]
+    """Corrections of each target's design."""
+    loss: float
+    n_rounds: int
+    spread: np.ndarray
+    """Standard deviation of the log coefficients, from the curvature at the end."""
+
+
+def weights(deployments: Sequence[str]) -> np.ndarray:
+    """Weight of each row: n rows of one deployment count as n / (1 + 0.1 (n - 1))."""
+    import numpy as np
+
+    count = dict.fromkeys(deployments, 0)
+    for name in deployments:
+        count[name] += 1
+    return np.array([1.0 / (1.0 + (count[name] - 1) * ALIKE) for name in deployments])
+
+
+def minimise(
+    predict: Callable[[np.ndarray], Sequence[np.ndarray]],
+    targets: Sequence[Target],
+    weight: np.ndarray,
+    *,
+    prior: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    start: np.ndarray | None = None,
+    most_rounds: int = 25,
+    tick: Callable[[int, float], None] = lambda _round, _loss: None,
+) -> Fit:
+    """Fits log coefficients within their range; `predict` gives the log metrics of every row for them.
+
+    `weight` is zero where a row is left out. `prior` is start, low, high (logarithms) and spread.
+    """
+    import numpy as np
+
+    centre, low, high, spread = prior
+    theta = centre.copy() if start is None else start.copy()
+    used = [(weight > 0) & np.isfinite(target.measured) for target in targets]
+    rows = [np.where(mask)[0] for mask in used]
+    matrices = [target.design.matrix[at] for target, at in zip(targets, rows, strict=True)]
+    effects = [np.zeros(target.design.matrix.shape[1]) for target in targets]
+    sizes = [len(theta), *(len(e) for e in effects)]
+    starts = np.cumsum([0, *sizes])
+
+    def residuals(predicted: Sequence[np.ndarray], current: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [
+            (predicted[k][at] + matrices[k] @ current[k] - targets[k].measured[at]) / targets[k].scale
+            for k, at in enumerate(rows)
+        ]
+
+    def loss_of(parts: Sequence[np.ndarray], at: np.ndarray, current: Sequence[np.ndarray]) -> float:
+        total = float(np.sum(((at - centre) / spread) ** 2))
+        for k, part in enumerate(parts):
+            total += float(NU * np.sum(weight[rows[k]] * np.log1p(part**2 / NU)))
+            total += float(np.sum(targets[k].design.penalty * current[k] ** 2))
+        return total
+
+    predicted = predict(theta)
+    parts = residuals(predicted, effects)
+    loss, damping, done = loss_of(parts, theta, effects), 1e-2, 0
+    for done in range(1, most_rounds + 1):
+        slopes = [np.empty((len(at), len(theta))) for at in rows]
+        for j in range(len(theta)):
+            moved = theta.copy()
+            moved[j] += _STEP
+            other = predict(moved)
+            for k, at in enumerate(rows):
+                slopes[k][:, j] = (other[k][at] - predicted[k][at]) / _STEP
+        matrix = np.zeros((starts[-1], starts[-1]))
+        pull = np.zeros(starts[-1])
+        for k, at in enumerate(rows):
+            jacobian = np.hstack([slopes[k], matrices[k]]) / targets[k].scale
+            robust = weight[at] / (1.0 + parts[k] ** 2 / NU)
+            index = np.r_[0 : sizes[0], starts[k + 1] : starts[k + 2]]
+            matrix[np.ix_(index, index)] += jacobian.T @ (jacobian * robust[:, None])
+            pull[index] += jacobian.T @ (robust * parts[k])
+        penalty = np.concatenate([spread**-2.0, *(t.design.penalty for t in targets)])
+        matrix[np.arange(starts[-1]), np.arange(starts[-1])] += penalty
+        pull += penalty * np.concatenate([theta - centre, *effects])
+        gain = 0.0
+        for _ in range(8):
+            damped = matrix.copy()
+            index = np.arange(sizes[0])
+            damped[index, index] *= 1.0 + damping
+            step = np.linalg.solve(damped, -pull)
+            new_theta = np.clip(theta + step[: sizes[0]], low, high)
+            new_effects = [e + step[starts[k + 1] : starts[k + 2]] for k, e in enumerate(effects)]
+            new_predicted = predict(new_theta)
+            new_parts = residuals(new_predicted, new_effects)
+            new_loss = loss_of(new_parts, new_theta, new_effects)
+            if new_loss < loss:
+                gain = loss - new_loss
+                theta, effects, predicted, parts, loss = new_theta, new_effects, new_predicted, new_parts, new_loss
+                damping = max(damping / 5.0, 1e-6)
+                break
+            damping *= 5.0
+        tick(done, loss)
+        if gain < loss * 2e-4:
+            break
+    spread_now = np.sqrt(np.diag(np.linalg.inv(matrix))[: sizes[0]])
+    return Fit(theta, tuple(effects), loss, done, spread_now)

@@ -1,0 +1,233 @@
+"""Measured serving points: a table read with named rules, and the core's steady states of its deployments.
+
+A row is a benchmark run: one deployment at one concurrency (`docs/explanation/validation.md` has the columns). What the
+table leaves open is settled by rules that are named here, once:
+
+- `one_worker`: a split deployment without worker counts has one worker a pool.
+- `eight_bit_cache`: keys and values are 8 bits beside fp8 and fp4 weights, as the benchmark's recipes set them.
+- `server_batch`: the server is set up to hold 1,024 sequences in each attention group.
+- `crosses_domains`: a measured layout may be wider than a scale-up domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner import core
+from planner.errors import FactError, Fault, near
+from planner.facts import catalog
+from planner.model.spec import deployment_spec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+__all__ = ["MEASURED", "Points", "read_points", "steady_spec"]
+
+NEEDED = ("model", "chip", "backend", "precision", "mode", "isl_mean", "osl_mean", "concurrency")
+"""Columns that every table has."""
+POOLS = {
+    "agg": ("chips", "attention_dp"),
+    "disagg": ("prefill_chips", "prefill_attention_dp", "decode_chips", "decode_attention_dp"),
+}
+"""Columns that rows of a mode need."""
+WORKERS = ("prefill_workers", "decode_workers")
+OPTIONAL = ("point", "deployment", "harness", "clean", "ttft_ms", "tpot_ms", *WORKERS)
+MEASURED = ("ttft_ms", "tpot_ms")
+SERVER_BATCH = 1024
+_TEXTS = ("point", "deployment", "model", "chip", "backend", "precision", "mode", "harness")
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Rows of a table, in its order, and the groups (deployments) that they belong to."""
+
+    rows: list[dict[str, Any]]
+    group_ix: list[int]
+    """Group of each row; -1 where a row cannot be one, for the reason in `refusals`."""
+    groups: list[dict[str, Any]]
+    """Groups of `steady_spec`, chips and models by name."""
+    refusals: list[str]
+    """Why a row has no group; empty where it has."""
+    chips: dict[str, Any]
+    models: dict[str, Any]
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a column, in row order."""
+        return [row[name] for row in self.rows]
+
+    def numbers(self, name: str) -> np.ndarray:
+        """A numeric column; NaN where it is empty."""
+        import numpy as np
+
+        return np.array([np.nan if row[name] is None else float(row[name]) for row in self.rows])
+
+
+def read_points(path: Path) -> Points:
+    """The points of a CSV file; rows that cannot be placed keep a reason instead of a deployment.
+
+    Raises:
+        FactError: the file cannot be read, a column is missing, or a number is not one.
+    """
+    import polars as pl
+
+    try:
+        table = pl.read_csv(path, infer_schema_length=0)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise FactError(
+            Fault(f"cannot read the points: {error}", "give a CSV file with a header", file=str(path))
+        ) from None
+    missing = [name for name in NEEDED if name not in table.columns]
+    if missing:
+        known = ", ".join((*NEEDED, *POOLS["agg"], *POOLS["disagg"], *OPTIONAL))
+        raise FactError(*(Fault(f"no column '{name}'", f"points have {known}", file=str(path)) for name in missing))
+    return place([_typed(row, number, path) for number, row in enumerate(table.iter_rows(named=True), start=2)])
+
+
+def _typed(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:
+    """One row with numbers as numbers; what a table does not have is None."""
+    typed: dict[str, Any] = {name: row.get(name) or None for name in _TEXTS}
+    typed["clean"] = str(row.get("clean") or "true").lower() in {"true", "1", "yes"}
+    for name in (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *MEASURED):
+        text = row.get(name)
+        try:
+            typed[name] = float(text) if text not in {None, ""} else None
+        except ValueError:
+            raise FactError(Fault(f"'{text}' is not a number", path=name, file=str(path), line=line)) from None
+    return typed
+
+
+def place(rows: list[dict[str, Any]]) -> Points:
+    """Rows to deployments: each distinct one is built once."""
+    groups: list[dict[str, Any]] = []
+    chips: dict[str, Any] = {}
+    models: dict[str, Any] = {}
+    known: dict[tuple[Any, ...], tuple[int, str]] = {}
+    group_ix, refusals = [], []
+    for row in rows:
+        why = _incomplete(row)
+        if why:
+            group_ix.append(-1)
+            refusals.append(why)
+            continue
+        key = tuple(row[name] for name in ("chip", "model", "backend", "precision", "mode", *POOLS[row["mode"]]))
+        if key not in known:
+            try:
+                group = _group(row, chips, models)
+            except FactError as error:
+                known[key] = (-1, str(error))
+            else:
+                known[key] = (len(groups), "")
+                groups.append(group)
+        ix, why = known[key]
+        group_ix.append(ix)
+        refusals.append(why)
+    return Points(rows, group_ix, groups, refusals, chips, models)
+
+
+def _incomplete(row: Mapping[str, Any]) -> str:
+    """What a row lacks to be a deployment under a load, or an empty text."""
+    empty = [name for name in NEEDED if row[name] is None]
+    if not empty and row["mode"] not in POOLS:
+        return f"mode '{row['mode']}'" + near(row["mode"], POOLS)
+    if not empty:
+        empty = [name for name in POOLS[row["mode"]] if name.endswith("chips") and row[name] is None]
+    if empty:
+        return f"no {', '.join(empty)}"
+    wrong = [name for name in NEEDED[5:] if not row[name] > 0]
+    return f"{', '.join(wrong)} must be positive" if wrong else ""
+
+
+def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
+    """The group of a row; its chip and model join the tables."""
+    facts = catalog.load()
+    chip, model, engine = facts.chip(row["chip"]), facts.model(row["model"]), facts.engine(row["backend"])
+
+    def built(n_chips: float, dp: float | None) -> dict[str, Any]:
+        degree = int(dp or 1)
+        tp = max(1, int(n_chips) // degree)
+        kv_dtype = "fp8" if row["precision"] in {"fp8", "fp4"} else "bf16"
+        spec, _, _ = deployment_spec(
+            chip,
+            model,
+            engine=engine,
+            serving=facts.serving(),
+            tp=tp,
+            dp=degree,
+            precision=row["precision"],
+            kv_dtype=kv_dtype,
+            max_batch=SERVER_BATCH * degree,
+        )
+        spec["layout"]["crosses_domains"] = True
+        return spec
+
+    if row["mode"] == "agg":
+        spec, prefill = built(row["chips"], row["attention_dp"]), None
+    else:
+        spec = built(row["decode_chips"], row["decode_attention_dp"])
+        prefill = built(row["prefill_chips"], row["prefill_attention_dp"])["layout"]
+    chips.setdefault(chip.name, spec["chip"])
+    models.setdefault(model.name, spec["model"])
+    return {
+        "chip": chip.name,
+        "model": model.name,
+        "engine": row["backend"],
+        "precision": spec["precision"],
+        "serving": spec["serving"],
+        "layout": spec["layout"],
+        "prefill": prefill,
+    }
+
+
+def steady_spec(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of `core.steady` for these points under these engines."""
+    return {
+        "chips": points.chips,
+        "models": points.models,
+        "engines": dict(engines),
+        "habits": dict(habits),
+        "groups": points.groups,
+    }
+
+
+def loads(points: Points) -> tuple[pl.DataFrame, list[int]]:
+    """The rows that have a group as loads for `core.steady`, and which rows they are."""
+    import polars as pl
+
+    at = [i for i, ix in enumerate(points.group_ix) if ix >= 0]
+    rows = [points.rows[i] for i in at]
+    frame = pl.DataFrame(
+        {
+            "group_ix": pl.Series([points.group_ix[i] for i in at], dtype=pl.UInt64),
+            "input_tokens": pl.Series([row["isl_mean"] for row in rows], dtype=pl.Float64),
+            "output_tokens": pl.Series([row["osl_mean"] for row in rows], dtype=pl.Float64),
+            "concurrency": pl.Series([row["concurrency"] for row in rows], dtype=pl.Float64),
+            "prefill_workers": pl.Series([row["prefill_workers"] or 1.0 for row in rows], dtype=pl.Float64),
+            "decode_workers": pl.Series([row["decode_workers"] or 1.0 for row in rows], dtype=pl.Float64),
+        }
+    )
+    return frame, at
+
+
+def steady(
+    points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """What the core says of each row (NaN without an answer), and why a row has none."""
+    import numpy as np
+
+    frame, at = loads(points)
+    table, by_group = core.steady(steady_spec(points, engines, habits), frame)
+    found = {}
+    for name in table.columns:
+        values = np.full(len(points.rows), np.nan)
+        values[at] = table[name].to_numpy()
+        found[name] = values
+    reasons = list(points.refusals)
+    for i in at:
+        refusal = by_group[points.group_ix[i]]
+        if refusal is not None:
+            reasons[i] = "; ".join(part for part in refusal if part)
+    return found, reasons
