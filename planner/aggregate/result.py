@@ -49,7 +49,10 @@ class Result:
         return cls(
             variants={variant.run.scenario.name: variant.tree for variant in variants},
             tables=tables(variants),
-            scenarios={run.scenario.name: to_yaml(run.scenario.tree, origins=True) for run in runs},
+            scenarios={
+                run.scenario.name: to_yaml(run.scenario.tree, origins=True, beside=run.scenario.base_dir)
+                for run in runs
+            },
             inputs=inputs,
             built={f"core_{name}": value for name, value in core.build_info().items()},
         )

@@ -34,9 +34,10 @@ class ProgressLine:
         frac = progress.done_s / progress.total_s if progress.total_s else 0.0
         spent_s = now_s - self.start_s
         left = f"{spent_s * (1 - frac) / frac:,.0f} s left" if frac > 0 else "starting"
+        rate = progress.n_requests * frac / spent_s
         text = (
-            f"simulated {progress.done_s:,.0f} of {progress.total_s:,.0f} s ({frac:.0%}), "
-            f"{progress.n_cells_done} of {progress.n_cells} runs done, {left}"
+            f"simulating: {progress.done_s:,.0f} of {progress.total_s:,.0f} s ({100 * frac:.0f} %), "
+            f"{progress.n_cells_done} of {progress.n_cells} runs done, about {rate:,.0f} requests/s, {left}"
         )
         sys.stderr.write(f"\r\x1b[K{text}" if self.is_terminal else f"{text}\n")
         sys.stderr.flush()

@@ -30,6 +30,10 @@ class Cell:
     """Makes the requests where they are needed; the same frame each time."""
     end_ns: int
     """Where the simulated clock ends, for progress."""
+    n_requests: int
+    """How many it is offered, for progress."""
+    blocks: Callable[[], pl.DataFrame | None] = lambda: None
+    """Makes the hashes of the prompts' blocks, likewise; None where nothing is known of prefixes."""
 
 
 def sim_spec(
@@ -47,7 +51,7 @@ def sim_spec(
         Infeasible: what is asked of caches or operation cannot be told of these chips or replicas.
     """
     pool_ix = {pool.name: ix for ix, pool in enumerate(fleet.pools)}
-    extra = operation.of_deployments(scenario, fleet, has_prefixes=block_tokens is not None)
+    extra = operation.of_deployments(scenario, fleet, block_tokens=block_tokens)
     link = operation.link(scenario, fleet)
     return {
         "spec_version": SPEC_VERSION,

@@ -17,6 +17,8 @@ class Progress:
     done_s: float
     """Simulated seconds done, over all cells."""
     total_s: float
+    n_requests: int
+    """Requests offered, over all cells."""
     n_cells_done: int
     n_cells: int
 

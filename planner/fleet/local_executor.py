@@ -22,18 +22,19 @@ class LocalExecutor:
     def run(self, cells: Sequence[Cell], *, progress: Callable[[Progress], None]) -> Iterator[tuple[int, SimTables]]:
         """Results in the order in which cells finish; the first error stops the rest."""
         total_s = sum(cell.end_ns for cell in cells) / NS_PER_S
+        n_requests = sum(cell.n_requests for cell in cells)
         now_ns = [0] * len(cells)
 
         def work(ix: int, stop: threading.Event) -> SimTables:
             def note(at_ns: int, _events: int) -> None:
                 now_ns[ix] = min(at_ns, cells[ix].end_ns)
 
-            requests = cells[ix].requests()
-            tables = core.simulate(cells[ix].spec, requests, progress=note, is_cancelled=stop.is_set)
+            requests, blocks = cells[ix].requests(), cells[ix].blocks()
+            tables = core.simulate(cells[ix].spec, requests, blocks, progress=note, is_cancelled=stop.is_set)
             now_ns[ix] = cells[ix].end_ns
             return tables
 
         def poll(n_done: int) -> None:
-            progress(Progress(sum(now_ns) / NS_PER_S, total_s, n_done, len(cells)))
+            progress(Progress(sum(now_ns) / NS_PER_S, total_s, n_requests, n_done, len(cells)))
 
         yield from gather([partial(work, ix) for ix in range(len(cells))], self.n_workers, poll=poll)

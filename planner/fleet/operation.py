@@ -45,7 +45,7 @@ def of_class(cls: TrafficClass) -> dict[str, Any]:
     return found
 
 
-def of_deployments(scenario: Scenario, fleet: Fleet, *, has_prefixes: bool) -> list[dict[str, Any]]:
+def of_deployments(scenario: Scenario, fleet: Fleet, *, block_tokens: int | None) -> list[dict[str, Any]]:
     """What each deployment does beyond its steps, in the order of `fleet.placed`.
 
     Raises:
@@ -58,7 +58,7 @@ def of_deployments(scenario: Scenario, fleet: Fleet, *, has_prefixes: bool) -> l
         keys = _of_pool(pool, layout, faults)
         for ix, (entry, placed) in enumerate(zip(pool.deploy, layout.placed, strict=True)):
             path = f"fleet.pools.{layout.name}.deploy[{ix}]"
-            mine = keys[ix] | _cache(entry, placed, layout.chip, path, faults, has_prefixes=has_prefixes)
+            mine = keys[ix] | _cache(entry, placed, layout.chip, path, faults, block_tokens=block_tokens)
             found.append(mine | _role(entry, fleet, scenario, path, faults))
     if faults:
         raise Infeasible(*faults)
@@ -99,10 +99,14 @@ def _entries(scenario: Scenario, fleet: Fleet) -> list[tuple[PoolLayout, Deploy,
 
 
 def _cache(
-    entry: Deploy, placed: Placed, chip: Chip, path: str, faults: list[Fault], *, has_prefixes: bool
+    entry: Deploy, placed: Placed, chip: Chip, path: str, faults: list[Fault], *, block_tokens: int | None
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if has_prefixes and entry.prefix_cache:
+    if block_tokens is not None and entry.prefix_cache:
+        own_tokens = int(placed.spec["serving"]["block_tokens"])
+        if block_tokens % own_tokens:
+            what = f"prefixes in blocks of {block_tokens} tokens do not fall on the cache's blocks of {own_tokens}"
+            faults.append(Fault(what, "set prefix_cache: false", path=f"{path}.prefix_cache"))
         found["prefix_cache"] = True
     if entry.preemption != "recompute":
         found["preemption"] = entry.preemption

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import FactError, Fault
-from planner.model import bands
+from planner.model import bands, best
+from planner.model.calibration import Calibration
 from planner.model.coefficients import engines_and_habits, flat_names, prior
 from planner.model.fit import SCALES, Fit, Target, minimise, weights
 from planner.model.folds import KINDS, Fold, folds
@@ -136,7 +137,8 @@ def calibrate(
     before = dict(
         zip(METRICS, (m - p for m, p in zip(measured.values(), predict(prior()[0]), strict=True)), strict=True)
     )
-    return Calibrated(_tree(path, used, date, whole, designs, residuals, before))
+    tree = _tree(path, used, date, whole, designs, residuals, before)
+    return Calibrated({**tree, "best": best.measure(path, Calibration(tree))})
 
 
 def _name_deployments(rows: list[dict[str, Any]]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -88,14 +91,26 @@ def _number(text: str | None) -> str | int | float | bool | None:
     return text
 
 
-def to_yaml(tree: Tree, *, origins: bool = False) -> str:
-    """The scenario as YAML that loads to an equal one; with `origins` a comment says where each value is from."""
+def to_yaml(tree: Tree, *, origins: bool = False, beside: Path | None = None) -> str:
+    """The scenario as YAML that loads to an equal one; with `origins` a comment says where each value is from.
+
+    Files are named as they were asked for, or relative to the folder `beside`, the same from wherever it was asked.
+    """
     lines: list[tuple[str, Origin | None]] = []
     _write(ordered(tree), _ROOT, 0, "", lines)
     if not origins:
         return "".join(f"{text}\n" for text, _ in lines)
     width = min(72, max((len(text) for text, origin in lines if origin), default=0))
-    return "".join(f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines)
+    return "".join(
+        f"{text:<{width}}  # {_seen_from(origin, beside)}\n" if origin else f"{text}\n" for text, origin in lines
+    )
+
+
+def _seen_from(origin: Origin, beside: Path | None) -> Origin:
+    if beside is None or not origin.file or origin.file.startswith("<"):
+        return origin
+    path = os.path.relpath(origin.folder / Path(origin.file).name, beside)
+    return replace(origin, file=Path(path).as_posix())
 
 
 def _write(tree: Tree, shape: Shape, depth: int, lead: str, lines: list[tuple[str, Origin | None]]) -> None:

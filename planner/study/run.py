@@ -109,12 +109,27 @@ def _jobs(
             traffic = drawn[what, seed]
             check_span(scenario, traffic)
             check_fits(scenario, fleet, traffic)
-            spec = sim_spec(scenario, fleet, seed=seed, length_ns=traffic.length_ns, keep_requests=keep_requests)
+            spec = sim_spec(
+                scenario,
+                fleet,
+                seed=seed,
+                length_ns=traffic.length_ns,
+                keep_requests=keep_requests,
+                block_tokens=traffic.block_tokens,
+            )
             key = what + json.dumps(spec, sort_keys=True)
             if key not in known:
                 known[key] = len(cells)
                 end_ns = traffic.length_ns + ns(scenario.run.drain_s)
-                cells.append(Cell(spec=spec, requests=partial(_same, traffic.frame), end_ns=end_ns))
+                cells.append(
+                    Cell(
+                        spec=spec,
+                        requests=partial(_same, traffic.frame),
+                        blocks=partial(_blocks, traffic),
+                        end_ns=end_ns,
+                        n_requests=traffic.frame.height,
+                    )
+                )
             jobs.append(_Job(ix, seed, traffic, known[key]))
     return cells, jobs
 
@@ -132,6 +147,10 @@ def _same(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
+def _blocks(traffic: ScenarioTraffic) -> pl.DataFrame | None:
+    return traffic.blocks
+
+
 def mean_lengths(scenario: Scenario) -> dict[str, Lengths]:
     """Mean prompt and output of each class to two figures, so that a layout does not hang on a draw."""
     from planner.traffic.requests import for_class_sample
@@ -147,12 +166,22 @@ def mean_lengths(scenario: Scenario) -> dict[str, Lengths]:
 def _traffic_of(scenario: Scenario, seed: int, _stop: threading.Event) -> ScenarioTraffic:
     from planner.traffic.requests import for_scenario
 
-    return for_scenario(scenario, seed)
+    return for_scenario(scenario, seed, prefixes=_has_cache(scenario))
+
+
+def _has_cache(scenario: Scenario) -> bool:
+    """Whether any replica would find prefixes again."""
+    return any(entry.prefix_cache for pool in scenario.fleet.pools.values() for entry in pool.deploy)
 
 
 def _traffic_key(scenario: Scenario) -> str:
     """What the requests depend on: equal keys draw equal requests."""
-    shown = {"traffic": repr(dict(scenario.traffic)), "length": scenario.run.length_s, "dir": str(scenario.base_dir)}
+    shown = {
+        "traffic": repr(dict(scenario.traffic)),
+        "length": scenario.run.length_s,
+        "dir": str(scenario.base_dir),
+        "prefixes": _has_cache(scenario),
+    }
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
 

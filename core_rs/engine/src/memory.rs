@@ -150,6 +150,11 @@ fn activations(spec: &DeploymentSpec, layout: &Layout) -> f64 {
     tokens * 2.0 * hidden * ACTIVATION_BYTES + layer.max(logits)
 }
 
+/// Bytes as people read them.
+fn gb(bytes: f64) -> String {
+    format!("{:.2} GB", bytes / 1e9)
+}
+
 fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
     let capacity = spec.chip.memory_bytes;
     let (mut part, mut bytes, mut placed) = ("activations", parts.activations, 0.0);
@@ -163,7 +168,11 @@ fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
     let needed = parts.total();
     let short = (needed - capacity).ceil();
     let what = format!(
-        "{bytes:.0} B of {part} do not fit on a chip: {needed:.0} B needed, {capacity:.0} B there, {short:.0} B short"
+        "{} of {part} do not fit on a chip: {} needed, {} there, {} short",
+        gb(bytes),
+        gb(needed),
+        gb(capacity),
+        gb(short)
     );
     let mut way_out = smallest_that_fits(spec);
     if parts.states > 0.0 && needed - parts.states < capacity {
@@ -242,7 +251,7 @@ mod tests {
         // 79,679,193,088. Activations 16,384 x (2 x 8,192 + 3 x 28,672) x 2 = 3,355,443,200: 3,034,636,288 too many.
         let Err(Error::Infeasible { part, what, way_out }) = MemoryPlan::new(&spec(80e9, 16_384)) else { panic!() };
         assert_eq!(part, "activations");
-        assert!(what.contains("3355443200 B of activations") && what.ends_with("3034636288 B short"), "{what}");
+        assert!(what.contains("3.36 GB of activations") && what.ends_with("3.03 GB short"), "{what}");
         assert!(way_out.contains("has 2 chips (tp 2"), "{way_out}");
         assert!(MemoryPlan::new(&spec(85_899_345_920.0, 16_384)).is_ok());
         assert!(MemoryPlan::new(&spec(80e9, 4096)).is_ok());

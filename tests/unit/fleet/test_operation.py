@@ -78,11 +78,11 @@ def test_without_a_link_the_narrower_side_hands_over_as_fast_as_it_can() -> None
 def test_caches() -> None:
     plain = spec_of("04-agents")["deployments"][0]
     assert "prefix_cache" not in plain  # nothing is known of prefixes
-    placed = spec_of("04-agents", block_tokens=32)["deployments"][0]
+    placed = spec_of("04-agents", block_tokens=256)["deployments"][0]
     assert placed["prefix_cache"] is True
     assert placed["host_kv_bytes"] == 512e9
     assert placed["host_link_bytes_per_s"] == 16 * 64e9
-    assert spec_of("04-agents", block_tokens=32)["hash_block_tokens"] == 32
+    assert spec_of("04-agents", block_tokens=256)["hash_block_tokens"] == 256
     off = spec_of("04-agents", "no_prefix_cache", block_tokens=32)["deployments"][0]
     assert not {"prefix_cache", "host_kv_bytes"} & set(off)
     deploy = (
