@@ -159,12 +159,12 @@ def simulate(
     """Simulate one cell to its end.
 
     `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32; optional are
-    session UInt64 (whose request it is) and, for chains, after_row UInt64 (the row that it follows, 2^64 - 1 for none)
-    with delay_ns UInt64 (how long after its end it is sent). Several frames in a row stand for one; each is handed over
+    session UInt64 (whose request it is, 2^64 - 1 for nobody's) and, for chains, after_row UInt64 (the row that it
+    follows, 2^64 - 1 for none) with delay_ns UInt64 (how long after its end it is sent). Several frames in a row stand for one; each is handed over
     when the one before is used up, so that memory does not grow with their number (chains are handed over whole).
     `blocks`, the hashes of prompts for prefix caches, has row and hash UInt64: by row, in prompt order, a hash for each
-    `hash_block_tokens` tokens (the last may stand for less) that names them and all before them. `progress` is told the simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before
-    each.
+    `hash_block_tokens` tokens (the last may stand for less) that names them and all before them. `progress` is told the
+    simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before each.
 
     Raises:
         Cancelled: `is_cancelled` said so.
@@ -176,12 +176,12 @@ def simulate(
         rows_fed = blocks_fed = 0
         for frame in _slices(requests):
             sim.feed(frame)
-            rows_fed += frame.height
             if blocks is not None:
+                rows_fed += len(frame)
                 last = blocks["row"].search_sorted(rows_fed)
                 sim.feed_blocks(blocks[blocks_fed:last])
                 blocks_fed = last
-            if "after_row" not in frame.columns:
+            if frame is not requests and "after_row" not in frame.columns:
                 _advance(sim, progress, is_cancelled)
         if blocks is not None and blocks_fed < blocks.height:
             sim.feed_blocks(blocks[blocks_fed:])  # of rows that there are not: the core says so
@@ -202,13 +202,15 @@ def simulate(
 
 
 def _slices(requests: pl.DataFrame | Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Pieces to feed one after the other; what is no frame of polars is the core's to read or refuse."""
     import polars as pl
 
-    for frame in [requests] if isinstance(requests, pl.DataFrame) else requests:
-        if "after_row" in frame.columns:
-            yield frame
-        else:
+    is_one = hasattr(requests, "__arrow_c_stream__") or not isinstance(requests, Iterable)
+    for frame in [requests] if is_one else requests:
+        if isinstance(frame, pl.DataFrame) and frame.height > FEED_ROWS and "after_row" not in frame.columns:
             yield from frame.iter_slices(FEED_ROWS)
+        else:
+            yield frame  # type: ignore[misc]
 
 
 def _advance(sim: _core.Sim, progress: Callable[[int, int], None] | None, is_cancelled: Callable[[], bool]) -> int:

@@ -1,4 +1,4 @@
-"""Whether the engine, which jumps, and the oracle, which does not, say the same: request by request, to the nanosecond."""
+"""Whether the engine, which jumps, and the oracle, which does not, say the same, request by request."""
 
 from __future__ import annotations
 

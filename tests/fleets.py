@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from planner.aggregate.inputs import SeedRun, VariantRun
-from planner.core import METRICS, SimTables
+from planner.core import FATES, METRICS, SimTables
 from planner.errors import Notice
 from planner.facts.fact import Fact
 from planner.facts.schema import Chip, Rack, ScaleOut, ScaleUp
@@ -192,7 +192,7 @@ def sketches(values: Mapping[tuple[int, int, str], Sequence[float]] | None = Non
 
 def class_counts(**counts: int) -> dict[str, int]:
     """A row of the core's `classes`: of the span what is given, of the whole run the same."""
-    whole = {name: counts.get(name, 0) for name in ("offered", "completed", "rejected", "unfinished")}
+    whole = {name: counts.get(name, 0) for name in (*FATES, "offered", "retried", "lost")}
     tokens = {name: counts.get(name, 0) for name in ("input_tokens", "output_tokens")}
     span = {f"span_{n}": counts.get(n, 0) for n in ("offered", "completed", "attained", "single_token")}
     return {**whole, **tokens, **span}
@@ -207,7 +207,8 @@ def sim(
     class_windows: Sequence[Mapping[str, int]] = (),
 ) -> SimTables:
     """What a simulation leaves."""
-    names = ("class_ix", "window_ix", "offered", "completed", "rejected", "attained")
+    names = ("class_ix", "window_ix", "offered", "completed", "rejected", "timed_out", "cancelled", "retried", "lost")
+    names += ("attained",)
     counted = [{"class_ix": ix, **row} for ix, row in enumerate(classes or [class_counts()])]
     return SimTables(
         classes=pl.DataFrame(counted, schema={n: pl.UInt32 if n == "class_ix" else pl.UInt64 for n in counted[0]}),

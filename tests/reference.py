@@ -22,6 +22,7 @@ TIMES_OUT, IS_CANCELLED, IS_DELIVERED, IS_SENT_AGAIN, IS_SENT = range(4, 9)
 """What is set for one instant happens in this order, after what `Operation` sets."""
 
 Request = tuple[int, int, int, int]
+NO_SESSION = 2**64 - 1
 
 
 class Simulation:
@@ -109,6 +110,7 @@ class Simulation:
     def send(self, row: int, now: int) -> None:
         _, klass, n_in, n_out = self.requests[row]
         session = self.sessions[row] if self.sessions else None
+        session = None if session == NO_SESSION else session
         seq = Seq(row, klass, now, n_in, n_out, self.warmup <= now < self.length, session, target=n_in)
         seq.hashes = self.hashes.get(row, [])
         self.rows[row] = seq
@@ -271,7 +273,7 @@ class Simulation:
         is_done = all(row in self.rows and self.rows[row].fate == 0 for row in mine)
         is_task = not self.spec["classes"][seq.klass].get("chains_go_on", False)
         begin = self.rows[head].arrival
-        if self.is_chained and is_done and is_task and self.warmup <= begin < self.length:
+        if self.is_chained and seq.session is not None and is_done and is_task and self.warmup <= begin < self.length:
             key = (seq.klass, pool, METRICS.index("task"))
             self.values[key].append(now - begin)
             self.sums_fs[key] += (now - begin) * FS_PER_NS

@@ -24,7 +24,11 @@ CLASSES: Columns = {
     "offered": "count",
     "completed": "count",
     "rejected": "count",
+    "timed_out": "count",
+    "cancelled": "count",
     "unfinished": "count",
+    "retried": "count",
+    "lost": "count",
     "input_tokens": "count",
     "output_tokens": "count",
     "span_offered": "count",
@@ -96,6 +100,10 @@ CLASS_WINDOWS: Columns = {
     "offered": "count",
     "completed": "count",
     "rejected": "count",
+    "timed_out": "count",
+    "cancelled": "count",
+    "retried": "count",
+    "lost": "count",
     "attained": "count",
 }
 SKETCHES: Columns = {

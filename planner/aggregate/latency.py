@@ -10,7 +10,7 @@ from planner.aggregate.metrics import STATISTICS
 if TYPE_CHECKING:
     import polars as pl
 
-METRICS = ("ttft", "tpot", "itl", "e2e", "queue")
+METRICS = ("ttft", "tpot", "itl", "e2e", "queue", "task")
 """Latency metrics, in the order of the core's `metric_ix`."""
 QUANTILES = {name: None if name == "mean" else int(name[1:]) / 100 for name in STATISTICS}
 """Statistic -> quantile; None is the mean."""

@@ -166,9 +166,11 @@ def _requests(seed: SeedRun) -> Tree:
         "offered": _total(seed, "offered"),
         "completed": _total(seed, "completed"),
         "rejected": _total(seed, "rejected"),
-        "timed_out": 0,
-        "cancelled": 0,
+        "timed_out": _total(seed, "timed_out"),
+        "cancelled": _total(seed, "cancelled"),
         "unfinished": _total(seed, "unfinished"),
+        "retried": _total(seed, "retried"),
+        "lost": _total(seed, "lost"),
         "failed_rows": seed.traffic.failed_rows,
     }
 

@@ -126,12 +126,16 @@ def _missed(limit: Tree) -> str:
 def _lost(requests: Tree) -> list[str]:
     """Requests that did not complete, where there are any."""
     words = {
-        "rejected": "rejected as too large",
+        "rejected": "rejected",
         "timed_out": "timed out",
         "cancelled": "cancelled",
         "unfinished": "unfinished",
     }
     lost = [f"{_count(requests[key])} {word}" for key, word in words.items() if requests[key]]
+    if requests["retried"]:
+        lost.append(f"{_count(requests['retried'])} sent again")
+    if requests["lost"]:
+        lost.append(f"{_count(requests['lost'])} lost to failures on the way")
     if requests["failed_rows"]:
         lost.append(f"{_count(requests['failed_rows'])} trace rows refused")
     return [f"  {_count(requests['completed'])} completed, {', '.join(lost)}"] if lost else []

@@ -143,7 +143,7 @@ WRONG_SPECS: list[tuple[Spec, str]] = [
     ({"deployments": placed(unheard_of=1)}, "unknown field `unheard_of`"),
     ({"classes": [{"limits": [], "targets": [], "x": 1}]}, "unknown field `x`"),
     ({"classes": [{"limits": [{"metric": "latency", "limit_ns": 1}], "targets": []}]}, "unknown variant `latency`"),
-    ({"router": "random"}, "unknown variant `random`"),
+    ({"router": "dice"}, "unknown variant `dice`"),
     ({"spec_version": 2}, "spec_version: this core reads version 1, got 2"),
     ({"seed": None}, "invalid type: null"),
     ({"warmup_ns": float("nan")}, "not JSON compliant"),

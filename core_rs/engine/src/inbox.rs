@@ -12,7 +12,7 @@ pub struct Requests {
     /// The row that each follows (`u64::MAX`: none) and how long after its end it is sent; empty = no chains.
     pub after_row: Vec<u64>,
     pub delay_ns: Vec<u64>,
-    /// Whose request it is; empty = everyone their own.
+    /// Whose request it is (`u64::MAX`: nobody's); empty = each chain is a session.
     pub session: Vec<u64>,
 }
 
@@ -167,12 +167,15 @@ impl Inbox {
             class: self.rows.class_ix[at],
             input_tokens: self.rows.input_tokens[at],
             output_tokens: self.rows.output_tokens[at],
-            session: self
-                .rows
-                .session
-                .get(at)
-                .copied()
-                .or_else(|| self.chains.as_ref().map(|chains| u64::from(chains.head[at]))),
+            session: self.session(at),
+        }
+    }
+
+    fn session(&self, at: usize) -> Option<u64> {
+        match (self.rows.session.get(at), &self.chains) {
+            (Some(&session), _) => (session != u64::MAX).then_some(session),
+            (None, Some(chains)) => Some(u64::from(chains.head[at])),
+            (None, None) => None,
         }
     }
 

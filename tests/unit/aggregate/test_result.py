@@ -93,6 +93,8 @@ def test_figures_by_hand() -> None:
         "offered": 100,
         "completed": 100,
         "rejected": 0,
+        "retried": 0,
+        "lost": 0,
         "timed_out": 0,
         "cancelled": 0,
         "unfinished": 0,

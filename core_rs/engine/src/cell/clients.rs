@@ -93,7 +93,8 @@ impl Sim {
         self.keep_row(&request, Fate::Completed, end_ns);
         self.slab.remove(slot);
         if let Some(begin_ns) = self.inbox.ended(request.row, true) {
-            if self.clock.in_span(begin_ns) && !self.spec.classes[usize::from(request.class)].chains_go_on {
+            let is_task = request.session.is_some() && self.clock.in_span(begin_ns);
+            if is_task && !self.spec.classes[usize::from(request.class)].chains_go_on {
                 let pool = self.deployments[self.deployment_of[request.replica as usize] as usize].pool;
                 self.classes[usize::from(request.class)].add_task(pool, end_ns - begin_ns);
             }
