@@ -37,6 +37,9 @@ class Replica:
         link = placed.get("host_link_bytes_per_s")
         self.host_block_fs = max(math.floor(block_bytes / link * 1e15 + 0.5), 1) if link else 1
         self.watermark = int(placed.get("watermark_frac", 0.0) * self.plan["kv_blocks"])
+        self.is_ahead = placed.get("async_scheduling", False)
+        self.began: int | None = None  # when the step that just ended began
+        self.leaving: list[Seq] = []  # ended with the last step: seen one step later, where steps are formed ahead
         self.stall = 0  # what the next step waits for the host link
         self.waiting: list[Seq] = []
         self.running: list[Seq] = []
@@ -71,7 +74,12 @@ class Replica:
         """A step ends at `now`, or an idle replica finds requests waiting; form the next step."""
         self.is_changed = self.next_ns is None or bool(self.chunks) or self.was_stalled
         if self.next_ns is not None:
-            self.end_step(now)
+            self.began = self.end_of(self.step)
+            left, self.leaving = self.leaving, []
+            self.end_step(now, left)
+        if self.next_ns is None or not self.running:
+            self.began = now  # nothing to be ahead of
+            self.let_leave(self.leaving)
         is_preempted = self.preempt(now)
         self.fill(now, is_preempted)
         if not self.decoding() and not self.chunks:
@@ -103,12 +111,13 @@ class Replica:
         load = (len(attended), sum(attended), sum(map(self.window, attended)), growing)
         return cost_of(self.deployment, load, tuple((tokens, seq.prefilled) for seq, tokens in chunks))
 
-    def end_step(self, now: int) -> None:
+    def end_step(self, now: int, left: list[Seq]) -> None:
         decoding = self.decoding()
         self.account(decoding, now)
         duration = self.line["time_s"] + self.line["time_slope_s"] * self.step
         self.step += 1
         self.store.take(sum(seq.kv % self.serving["block_tokens"] == 0 for seq in decoding))
+        self.let_leave(left)
         for seq in decoding:
             if self.is_growing(seq.kv + 1) and not self.is_growing(seq.kv + 2):
                 self.is_changed = True
@@ -136,8 +145,23 @@ class Replica:
             self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival)
         seq.times.append(now)
         if len(seq.times) == seq.output:
-            self.leave(seq, seq.kv, 0)
+            self.retire(seq)
             self.sim.complete(seq, self, now)
+
+    def retire(self, seq: Seq) -> None:
+        if not self.is_ahead:
+            self.leave(seq, seq.kv, 0)
+            return
+        self.running.remove(seq)
+        self.leaving.append(seq)
+        self.is_changed = True
+
+    def let_leave(self, leaving: list[Seq]) -> None:
+        for seq in leaving:
+            self.store.give(self.blocks(seq.kv) + seq.window_blocks - seq.shared())
+            while seq.held:
+                self.store.let_go(seq.held.pop())
+        leaving.clear()
 
     def leave(self, seq: Seq, held: int, left_tokens: int) -> None:
         """Blocks go back from the end of the sequence on; it may find whole ones of `left_tokens` again."""
@@ -152,6 +176,8 @@ class Replica:
 
     def preempt(self, now: int) -> bool:
         is_preempted = False
+        if self.reserve() > self.store.free:
+            self.let_leave(self.leaving)
         while self.reserve() > self.store.free:
             seq = max(self.running, key=self.rank) if self.is_ranked() else self.running[-1]
             is_decoding = seq.prefilled == seq.target
@@ -192,12 +218,15 @@ class Replica:
                 budget = self.add_chunk(seq, budget)
         if self.is_ranked():
             self.waiting.sort(key=self.rank)
-        while not is_preempted and self.waiting and budget > 0 and len(self.running) < self.most(self.waiting[0]):
+        while not is_preempted and self.waiting and budget > 0:
             seq = self.waiting[0]
+            n_running = len(self.running) + len(self.leaving)
+            if n_running >= self.most(seq) or (self.is_ahead and seq.arrival > (self.began or 0)):
+                break
             found = self.find(seq)
             blocks = self.blocks(seq.target) + seq.window_blocks
             needed = blocks - sum(s.blocks for s in found if isinstance(s, Stretch) and s.refs > 0) + self.reserve()
-            needed += self.watermark if self.running else 0
+            needed += self.watermark if n_running else 0
             if seq.is_swapped:
                 needed += self.blocks(seq.kv + 1) - self.blocks(seq.kv)
             if needed > self.store.free:

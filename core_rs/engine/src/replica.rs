@@ -4,6 +4,7 @@
 //! one stretch. The line is anchored where the composition last changed; cutting a stretch changes nothing.
 
 mod admit;
+mod ahead;
 mod decode;
 mod form;
 mod preempt;
@@ -21,6 +22,7 @@ use crate::placed::Deployment;
 use crate::policy::Policy;
 use crate::request::Slab;
 use crate::step::{Chunk, Line, StepLine};
+use ahead::Ahead;
 use queue::Waiting;
 
 /// What a replica works on and reports to, lent by the cell for one event.
@@ -71,6 +73,7 @@ pub struct Replica {
     resumed: Vec<u32>,
     /// How long the next step waits for the host link.
     stall_fs: i128,
+    ahead: Ahead,
     blocks: Blocks,
     /// Decode steps done so far.
     counter: u64,
@@ -100,6 +103,7 @@ impl Replica {
             ending: Vec::new(),
             resumed: Vec::new(),
             stall_fs: 0,
+            ahead: Ahead::default(),
             blocks,
             counter: 0,
             kv_tokens: 0,
@@ -130,9 +134,12 @@ impl Replica {
 
     /// A request arrives at `now`. Returns when this replica next needs attention: an idle one at once, but after all
     /// arrivals of the same instant, so that they share its first step.
-    pub fn arrive(&mut self, slot: u32, now: u64, desk: &Desk<'_>) -> u64 {
+    pub fn arrive(&mut self, slot: u32, now: u64, desk: &mut Desk<'_>) -> u64 {
         let deployment = desk.deployment;
         self.waiting.push(slot, desk.policy, desk.slab);
+        if deployment.is_ahead {
+            return self.arrive_ahead(slot, now, desk);
+        }
         let Some(run) = &mut self.running else { return now };
         let can_join = self.waiting.front() == Some(slot)
             && ((self.prefilling.len() + self.decoding.len()) as u64) < deployment.max_batch
@@ -149,6 +156,7 @@ impl Replica {
     pub fn wake(&mut self, now: u64, desk: &mut Desk<'_>) -> Option<u64> {
         let planned = self.running.as_ref().map(|run| run.planned);
         let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
+        self.look_back();
         self.count_resumed(now, desk);
         // Before any sequence leaves: one whose window fills with its last token has grown until now.
         let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || planned.is_none();
@@ -255,7 +263,7 @@ impl Replica {
             if request.generated == request.output_tokens {
                 request.decode_from = self.counter;
                 let held = u64::from(request.target);
-                self.release(slot, held, 0, desk);
+                self.retire(slot, held, desk);
                 finish(slot, now, desk);
             } else {
                 self.start_decoding(slot, desk);

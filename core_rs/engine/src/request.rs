@@ -31,6 +31,8 @@ pub struct Request {
     pub prefilled: u32,
     /// Prompt tokens that were computed, or found in the cache, at least once.
     pub computed: u32,
+    /// When its replica first looked at it, where steps are formed ahead; `NEVER` elsewhere.
+    pub seen_ns: u64,
     /// When it first joined a step; `NEVER` before.
     pub start_ns: u64,
     /// When its first token came; set once. `NEVER` before.
@@ -65,6 +67,7 @@ impl Request {
             target: input_tokens,
             prefilled: 0,
             computed: 0,
+            seen_ns: NEVER,
             start_ns: NEVER,
             first_token_ns: NEVER,
             last_token_ns: NEVER,
