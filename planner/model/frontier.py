@@ -24,8 +24,10 @@ CHARTS: Mapping[str, tuple[str, str]] = {
     "usd": ("tbt_s", "usd_per_mtok"),
 }
 """Charts by name: a time, and what is had for it; of the cost, less is more."""
-_CURVE = ("chip", "prefill_chip", "stack", "regime")
+_CURVE = ("chip", "stack", "regime")
 _LOW_LOAD = 16
+MOST_BUSY = 1.25
+"""Work of a pool of prompts over its time."""
 
 
 def mark(points: pl.DataFrame) -> pl.DataFrame:
@@ -36,7 +38,7 @@ def mark(points: pl.DataFrame) -> pl.DataFrame:
 
     points = points.with_row_index("row")
     on: dict[int, list[str]] = {}
-    for part in points.partition_by(_curve_keys(points), maintain_order=True):
+    for part in points.partition_by(_CURVE, maintain_order=True):
         for name, (time, gain) in CHARTS.items():
             for row in _unbeaten(part, time, gain):
                 on.setdefault(row, []).append(name)
@@ -50,10 +52,6 @@ def mark(points: pl.DataFrame) -> pl.DataFrame:
         pl.Series("pareto", [row in best for row in rows]),
         pl.Series("pareto_of", [on.get(row, []) for row in rows], dtype=pl.List(pl.Utf8)),
     )
-
-
-def _curve_keys(points: pl.DataFrame) -> list[str]:
-    return [name for name in _CURVE if name != "prefill_chip" or points["prefill_chip"].n_unique() > 2]
 
 
 def _unbeaten(points: pl.DataFrame, time: str, gain: str) -> list[int]:
@@ -71,14 +69,15 @@ def _unbeaten(points: pl.DataFrame, time: str, gain: str) -> list[int]:
 
 
 def without_losers(points: pl.DataFrame) -> pl.DataFrame:
-    """One point for each layout and number of clients: the workers that make most of a layout's chips."""
+    """One point for each layout and number of clients: the workers that make most of a layout's chips. Clients who only
+    lengthen the queue of a pool of prompts are left out.
+    """
+    import polars as pl
+
     keys = [*_CURVE, "engine", "mode", "tp", "dp", "concurrency"]
-    order = points.with_row_index("row").sort(["tok_s_chip", "row"], descending=[True, False])
-    return (
-        order.unique(keys, keep="first", maintain_order=True).sort("row").drop("row")
-        if points.height
-        else points.select(pl.all())
-    )
+    order = points.filter(pl.col("prefill_busy_frac") <= MOST_BUSY).with_row_index("row")
+    order = order.sort(["tok_s_chip", "row"], descending=[True, False])
+    return order.unique(keys, keep="first", maintain_order=True).sort("row").drop("row")
 
 
 def with_bands(

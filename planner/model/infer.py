@@ -244,11 +244,13 @@ def infer(
     workers: int = 2,
     tick: Callable[[int, int], None] = lambda _done, _all: None,
     size: tuple[int, int, int] = (N_FIRST, N_ROUND, ROUNDS),
+    polish: Sequence[tuple[float, int]] = _POLISH,
 ) -> dict[str, Any]:
     """Samples and weights members; the tree of the posterior's file without its head.
 
-    `size` is the number of points of the first round and of each later one, and how many later ones there are. The
-    same seed and size give the same digits whatever `workers`.
+    `size` is the number of points of the first round and of each later one, and how many later ones there are; `polish`
+    is the width and number of steps around the best point, in turn. The same seed gives the same digits whatever
+    `workers`.
     """
     import numpy as np
 
@@ -257,7 +259,7 @@ def infer(
     n_dim = len(table)
     moved = np.array([not one.path.startswith("rack.") and not one.path.endswith("_w") for one in table])
     n_first, n_round, n_rounds = size
-    n_all = n_first + n_round * n_rounds + sum(n for _, n in _POLISH)
+    n_all = n_first + n_round * n_rounds + sum(n for _, n in polish)
     mixture: list[tuple[float, np.ndarray, np.ndarray]] = []
     points, logs = np.empty((0, n_dim)), np.empty(0)
 
@@ -296,7 +298,7 @@ def infer(
             points, logs = np.concatenate([points, at]), np.concatenate([logs, judged(at)])
         density = logs - 0.5 * (points[:, moved] ** 2).sum(axis=1)
         best, best_density = points[int(np.argmax(density))], float(density.max())
-        for step, (width, n) in enumerate(_POLISH):
+        for step, (width, n) in enumerate(polish):
             around = np.tile(best, (n, 1))
             around[:, moved] += width * normals(1000 + step, n)[:, :n_dim][:, moved]
             found = judged(around) - 0.5 * (around[:, moved] ** 2).sum(axis=1)
