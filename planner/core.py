@@ -160,8 +160,9 @@ def simulate(
 
     `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32; optional are
     session UInt64 (whose request it is, 2^64 - 1 for nobody's) and, for chains, after_row UInt64 (the row that it
-    follows, 2^64 - 1 for none) with delay_ns UInt64 (how long after its end it is sent). Several frames in a row stand for one; each is handed over
-    when the one before is used up, so that memory does not grow with their number (chains are handed over whole).
+    follows, 2^64 - 1 for none) with delay_ns UInt64 (how long after its end it is sent). Several frames in a row stand
+    for one; each is handed over when the one before is used up, so that memory does not grow with their number (chains
+    are handed over whole).
     `blocks`, the hashes of prompts for prefix caches, has row and hash UInt64: by row, in prompt order, a hash for each
     `hash_block_tokens` tokens (the last may stand for less) that names them and all before them. `progress` is told the
     simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before each.

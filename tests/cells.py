@@ -124,6 +124,7 @@ def with_features(draw: st.DrawFn, spec: dict[str, Any], rows: list[Request]) ->
         )
         host_blocks = draw(st.sampled_from([0, 0, 3, 20, 1000]))
         placed["prefix_cache"] = draw(st.booleans())
+        placed["async_scheduling"] = draw(st.booleans())
         placed["watermark_frac"] = draw(st.sampled_from([0.0, 0.0, 0.05, 0.3]))
         if host_blocks:
             placed["host_kv_bytes"] = block_bytes * (host_blocks + 0.5)

@@ -135,7 +135,7 @@ class Simulation:
 
     def dispatch(self, seq: Seq, now: int) -> None:
         replica = self.router.choose(seq)
-        seq.replica = replica
+        seq.replica, seq.sent = replica, now
         if replica is None:
             self.live.remove(seq)
             self.turn_away(seq, now)

@@ -48,6 +48,9 @@ class Replica:
         link = placed.get("host_link_bytes_per_s")
         self.host_block_fs = max(math.floor(block_bytes / link * 1e15 + 0.5), 1) if link else 1
         self.watermark = int(placed.get("watermark_frac", 0.0) * self.plan["kv_blocks"])
+        self.is_ahead = placed.get("async_scheduling", False)
+        self.began: int | None = None  # when the step that just ended began
+        self.leaving: list[Seq] = []  # ended with the last step: seen one step later, where steps are formed ahead
         self.stall = 0  # what the next step waits for the host link
         self.role = placed.get("role", "mixed")
         self.waiting: list[Seq] = []
@@ -56,7 +59,7 @@ class Replica:
         self.ready: list[Seq] = []  # arrived
         self.held: list[Held] = []  # prefill: what is handed over and has not arrived
         self.arrived: list[Held] = []
-        self.leaving: list[Seq] = []
+        self.parting: list[Seq] = []  # whose client has gone
         self.handed: list[Seq] = []  # of this boundary
         self.moved: list[Seq] = []
         self.stirred_ns: int | None = None  # an idle replica has something to look at
@@ -103,9 +106,14 @@ class Replica:
         self.stirred_ns = None
         self.is_changed = self.next_ns is None or bool(self.chunks) or self.was_stalled
         if self.next_ns is not None:
-            self.end_step(now)
+            self.began = self.end_of(self.step)
+            left, self.leaving = self.leaving, []
+            self.end_step(now, left)
         self.let_go()
         self.take_over()
+        if not self.running:
+            self.began = now  # nothing to be ahead of
+            self.let_leave(self.leaving)
         is_preempted = self.preempt(now)
         if not is_preempted:
             self.let_in()
@@ -139,12 +147,13 @@ class Replica:
         load = (len(attended), sum(attended), sum(map(self.window, attended)), growing)
         return cost_of(self.deployment, load, tuple((tokens, seq.prefilled) for seq, tokens in chunks))
 
-    def end_step(self, now: int) -> None:
+    def end_step(self, now: int, left: list[Seq]) -> None:
         decoding = self.decoding()
         self.account(decoding, now)
         duration = self.line["time_s"] + self.line["time_slope_s"] * self.step
         self.step += 1
         self.store.take(sum(seq.kv % self.serving["block_tokens"] == 0 for seq in decoding))
+        self.let_leave(left)
         for seq in decoding:
             if self.is_growing(seq.kv + 1) and not self.is_growing(seq.kv + 2):
                 self.is_changed = True
@@ -173,7 +182,7 @@ class Replica:
             self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival)
         seq.times.append(now)
         if len(seq.times) == seq.output or (self.role == "prefill" and seq.leaving is not None):
-            self.leave(seq, seq.kv, 0)
+            self.retire(seq)
             if seq.leaving is None:
                 self.sim.complete(seq, self, now)
         elif self.role == "prefill":
@@ -182,6 +191,21 @@ class Replica:
             self.held.append(Held(seq, seq.target, own, seq.held))
             seq.held, seq.own = [], None
             self.handed.append(seq)
+
+    def retire(self, seq: Seq) -> None:
+        if not self.is_ahead:
+            self.leave(seq, seq.kv, 0)
+            return
+        self.running.remove(seq)
+        self.leaving.append(seq)
+        self.is_changed = True
+
+    def let_leave(self, leaving: list[Seq]) -> None:
+        for seq in leaving:
+            self.store.give(self.blocks(seq.kv) + seq.window_blocks - seq.shared())
+            while seq.held:
+                self.store.let_go(seq.held.pop())
+        leaving.clear()
 
     def leave(self, seq: Seq, held: int, left_tokens: int) -> None:
         """Blocks go back from the end of the sequence on; it may find whole ones of `left_tokens` again."""
@@ -204,11 +228,11 @@ class Replica:
                 self.stir(now)
                 self.sim.forget(seq)
                 return
-        self.leaving.append(seq)
+        self.parting.append(seq)
         self.stir(now)
 
     def let_go(self) -> None:
-        for seq in self.leaving:
+        for seq in self.parting:
             if seq in self.running:
                 was_decoding = seq.prefilled == seq.target
                 is_changed = self.is_changed
@@ -219,7 +243,7 @@ class Replica:
                     there.remove(seq)
                     self.store.give(self.blocks(seq.target) + seq.window_blocks)
             self.sim.forget(seq)
-        self.leaving = []
+        self.parting = []
 
     def let_arrive(self, seq: Seq, now: int) -> None:
         """What was handed over of `seq` need not be held any more."""
@@ -240,10 +264,13 @@ class Replica:
         self.arrived, self.ready = [], []
 
     def let_in(self) -> None:
-        while self.incoming and len(self.present()) < self.most(self.incoming[0]):
+        while self.incoming:
             seq = self.incoming[0]
+            n_running = len(self.present()) + len(self.leaving)
             blocks = self.blocks(seq.target) + seq.window_blocks
-            spare = self.watermark if self.present() else 0
+            spare = self.watermark if n_running else 0
+            if n_running >= self.most(seq):
+                return
             if blocks + self.reserve() + spare > self.store.free:
                 return
             self.incoming.pop(0)
@@ -260,6 +287,8 @@ class Replica:
 
     def preempt(self, now: int) -> bool:
         is_preempted = False
+        if self.reserve() > self.store.free:
+            self.let_leave(self.leaving)
         while self.reserve() > self.store.free:
             seq = max(self.running, key=self.rank) if self.is_ranked() else self.running[-1]
             is_decoding = seq.prefilled == seq.target
@@ -301,12 +330,15 @@ class Replica:
                 budget = self.add_chunk(seq, budget)
         if self.is_ranked():
             self.waiting.sort(key=self.rank)
-        while not is_preempted and self.waiting and budget > 0 and len(self.present()) < self.most(self.waiting[0]):
+        while not is_preempted and self.waiting and budget > 0:
             seq = self.waiting[0]
+            n_running = len(self.present()) + len(self.leaving)
+            if n_running >= self.most(seq) or (self.is_ahead and seq.sent > (self.began or 0)):
+                break
             found = self.find(seq)
             blocks = self.blocks(seq.target) + seq.window_blocks
             needed = blocks - sum(s.blocks for s in found if isinstance(s, Stretch) and s.refs > 0) + self.reserve()
-            needed += self.watermark if self.present() else 0
+            needed += self.watermark if n_running else 0
             if seq.is_swapped:
                 needed += self.blocks(seq.kv + 1) - self.blocks(seq.kv)
             if needed > self.store.free:

@@ -58,6 +58,7 @@ class Seq:
     in_span: bool
     session: int | None = None
     attempt: int = 0
+    sent: int = 0  # to its replica
     fate: int = 2
     replica: Replica | None = None  # where it was sent
     source: Replica | None = None  # the prefill replica that still holds its prompt

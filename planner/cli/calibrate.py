@@ -16,7 +16,7 @@ SCHEMA = "planner.calibrate/1"
 EPILOG = """\b
 Examples:
   planner calibrate points.csv
-  planner calibrate points.csv -o calibration.yaml --date 2026-11-30
+  planner calibrate points.csv --energy energy.csv -o calibration.yaml --date 2026-11-30
 """
 
 
@@ -29,9 +29,10 @@ Examples:
     default=Path("calibration.yaml"),
     help="File to write [calibration.yaml].",
 )
+@click.option("--energy", type=click.Path(path_type=Path), help="Energy points to fit the draw of chips to (CSV).")
 @click.option("--date", help="Date to write into the file [today].")
 @output.verb(SCHEMA)
-def command(points: Path, out: Path, date: str | None, to: output.Settings) -> None:
+def command(points: Path, out: Path, energy: Path | None, date: str | None, to: output.Settings) -> None:
     """Fit coefficients and stack corrections to POINTS (CSV), and write them with bands and errors.
 
     The errors are of points that a fit left out: deployments in ten parts, one chip, one model at a time. The same file
@@ -44,7 +45,8 @@ def command(points: Path, out: Path, date: str | None, to: output.Settings) -> N
 
     line = _Line(to)
     try:
-        made = calibrate(points, date=date or datetime.now(tz=UTC).date().isoformat(), tick=line.show)
+        today = datetime.now(tz=UTC).date().isoformat()
+        made = calibrate(points, date=date or today, energy=energy, tick=line.show)
     finally:
         line.end()
     text = yaml.safe_dump(made.tree, sort_keys=False, allow_unicode=True, width=120)

@@ -21,28 +21,48 @@ Examples:
 
 @click.command("validate", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--points", type=click.Path(path_type=Path), help="Serving points to predict (CSV).")
+@click.option("--energy", type=click.Path(path_type=Path), help="Energy points to predict (CSV).")
 @click.option("--calibration", type=click.Path(path_type=Path), help="Another calibration file than the shipped one.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write a prediction for each row (Parquet).")
 @output.verb(SCHEMA)
-def command(points: Path | None, calibration: Path | None, out: Path | None, to: output.Settings) -> None:
+def command(
+    points: Path | None, energy: Path | None, calibration: Path | None, out: Path | None, to: output.Settings
+) -> None:
     """Predict measured points and say how far off the model is.
 
-    Without --points, the errors of the calibration on what each of its folds left out.
+    Without a table, the published headline figures of both sides beside the model's, and the errors of the calibration
+    on what each of its folds left out.
     """
     from planner.errors import RunError
     from planner.model import validate
     from planner.model.calibration import load, shipped
+    from planner.model.energy import read_energy
     from planner.model.points import read_points
 
-    if out is not None and points is None:
-        raise click.UsageError("--out needs --points: there is no row to predict")
+    if points is not None and energy is not None:
+        raise click.UsageError("--points and --energy exclude each other: one table at a time")
+    if out is not None and points is None and energy is None:
+        raise click.UsageError("--out needs --points or --energy: there is no row to predict")
     used = load(calibration) if calibration is not None else shipped()
-    if points is None:
-        result: dict[str, Any] = {"cross_validated": validate.cross_validated(used)}
-        output.reply(SCHEMA, result, _folds(result["cross_validated"]), to)
+    if points is None and energy is None:
+        from planner.cli.headline_text import headline_text
+        from planner.model.headline import table
+        from planner.model.posterior import shipped as inferred
+
+        result: dict[str, Any] = {
+            "headline": table(used, inferred()),
+            "cross_validated": validate.cross_validated(used),
+        }
+        text = f"{headline_text(result['headline'])}\n\n{_folds(result['cross_validated'])}"
+        output.reply(SCHEMA, result, text, to)
         return
-    check = validate.check_points(read_points(points), used)
-    text = _points(check.result)
+    if energy is not None:
+        check = validate.check_energy(read_energy(energy), used)
+        text = _energy(check.result)
+    else:
+        assert points is not None
+        check = validate.check_points(read_points(points), used)
+        text = _points(check.result)
     if out is not None:
         try:
             check.table.write_parquet(out)
@@ -78,6 +98,19 @@ def _points(result: dict[str, Any]) -> str:
             for m in METRICS
         )
         lines.append(f"{one['by'] + ' ' + one['value']:32s} {one['rows']:6d}   {cells}")
+    return "\n".join(lines)
+
+
+def _energy(result: dict[str, Any]) -> str:
+    lines = [
+        f"{result['rows']} rows: {result['predicted']} predicted, {result['infeasible']} with a reason why not",
+        "",
+        f"{'':24s} {'rows':>6s} {'median':>8s} {'mean':>8s} {'in band':>8s}",
+    ]
+    for name in ("chip_w", "j_per_output_token", "itl_p50_s"):
+        one = result[name]
+        cells = " ".join(f"{_share(one[k]):>8s}" for k in ("median_ape", "mape", "in_band_frac"))
+        lines.append(f"{name:24s} {one['n']:6d} {cells}")
     return "\n".join(lines)
 
 

@@ -251,6 +251,20 @@ ENGINE: tuple[Key | Section, ...] = (
     need("link_eff", "link_eff_frac", "frac", "Share of the link bandwidth that collectives reach.", "share"),
     need("expert_skew", "expert_skew", "ratio", "Load of the busiest chip's experts over the mean.", "at_least_one"),
     Key(
+        "host_sequence",
+        "host_sequence_s",
+        "time",
+        "Added to a step for each sequence of an attention group.",
+        rule="not_negative",
+    ),
+    Key(
+        "prefill_link_eff",
+        "prefill_link_eff_frac",
+        "frac",
+        "The same of prompts, whose messages are large.",
+        rule="share",
+    ),
+    Key(
         "prefill_interference", "prefill_interference", "ratio", "Delay of neighbours' steps over a prompt's own time."
     ),
 )
@@ -277,6 +291,8 @@ class Engine:
     collective_scale_out_s: Fact
     link_eff_frac: Fact
     expert_skew: Fact
+    host_sequence_s: Fact | None = None
+    prefill_link_eff_frac: Fact | None = None
     prefill_interference: Fact | None = None
 
 

@@ -18,6 +18,7 @@ from planner.errors import FactError, Fault
 from planner.model import bands, best
 from planner.model.calibration import Calibration
 from planner.model.coefficients import engines_and_habits, flat_names, prior
+from planner.model.energy import fit_energy, read_energy
 from planner.model.fit import SCALES, Fit, Target, minimise, weights
 from planner.model.folds import KINDS, Fold, folds
 from planner.model.points import MEASURED, Points, read_points, steady
@@ -77,9 +78,13 @@ def usable(points: Points) -> Used:
 
 
 def calibrate(
-    path: Path, *, date: str, tick: Callable[[str, int, int], None] = lambda _what, _done, _all: None
+    path: Path,
+    *,
+    date: str,
+    energy: Path | None = None,
+    tick: Callable[[str, int, int], None] = lambda _what, _done, _all: None,
 ) -> Calibrated:
-    """Fits the points of `path` and judges the fit on folds.
+    """Fits the points of `path`, and the energy points where given, and judges the fits on folds.
 
     `date` is written into the file. `tick` is told what is being fitted, and how many fits of how many are done.
 
@@ -138,7 +143,43 @@ def calibrate(
         zip(METRICS, (m - p for m, p in zip(measured.values(), predict(prior()[0]), strict=True)), strict=True)
     )
     tree = _tree(path, used, date, whole, designs, residuals, before)
-    return Calibrated({**tree, "best": best.measure(path, Calibration(tree))})
+    tree["best"] = best.measure(path, Calibration(tree))
+    if energy is not None:
+        engines, habits = engines_and_habits([float(_digits(value)) for value in np.exp(whole.theta)])
+        tree["energy"] = energy_section(energy, engines, habits, tick)
+    return Calibrated(tree)
+
+
+def energy_section(
+    path: Path,
+    engines: Mapping[str, Any],
+    habits: Mapping[str, Any],
+    tick: Callable[[str, int, int], None] = lambda _what, _done, _all: None,
+) -> dict[str, Any]:
+    """The part of the file on power and energy, fitted under these engines."""
+    import numpy as np
+
+    points = read_energy(path)
+    model, residuals = fit_energy(points, engines, habits, tick=tick)
+    found: dict[str, Any] = {
+        "data": {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "n_rows": len(points.rows)},
+        "known": {name: sorted({str(row[name]) for row in points.rows}) for name in ("chip", "model")},
+        "host_sequence_s": _digits(model.host_sequence_s),
+        "draws": {chip: {k: _digits(v) for k, v in draw.items()} for chip, draw in model.draws.items()},
+        "corrections": model.corrections,
+        "bands": [],
+        "errors": [],
+    }
+    for kind, by_metric in residuals.items():
+        for metric, values in by_metric.items():
+            known = values[np.isfinite(values)]
+            ape = np.abs(np.exp(-known) - 1.0)
+            low, high = np.exp(np.quantile(known, bands.QUANTILES))
+            head = {"metric": metric, "new": kind, "n": len(known)}
+            found["bands"].append({**head, "low": round(float(low), 4), "high": round(float(high), 4)})
+            middle = {"median": round(float(np.median(ape)), 4), "mean": round(float(np.mean(ape)), 4)}
+            found["errors"].append({**head, **middle})
+    return found
 
 
 def _name_deployments(rows: list[dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from planner.errors import FactError, Fault
 from planner.facts import catalog
 from planner.model import bands
 from planner.model.coefficients import engines_and_habits, flat_names
+from planner.model.energy import EnergyModel
 from planner.model.points import Points, steady
 from planner.model.stacks import LEVELS, effect
 
@@ -57,6 +58,11 @@ class Calibration:
 
     def _parts(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
         by_key = {(one["name"], one["engine"]): float(one["value"]) for one in self.tree["coefficients"]}
+        missing = [
+            f"{c.name} of {engine or 'all'}" for c, engine in flat_names() if (c.name, engine or "all") not in by_key
+        ]
+        if missing:
+            raise FactError(Fault(f"the calibration has no {', '.join(missing)}", "calibrate again with this version"))
         return engines_and_habits([by_key[c.name, engine or "all"] for c, engine in flat_names()])
 
     def predict(self, points: Points) -> Prediction:
@@ -85,6 +91,32 @@ class Calibration:
             for i, row in enumerate(rows)
         ]
         return Prediction(values, grades, reasons)
+
+    def energy(self) -> EnergyModel:
+        """Draws and corrections of power and energy.
+
+        Raises:
+            FactError: the calibration was made without energy points.
+        """
+        part = self.tree.get("energy")
+        if part is None:
+            raise FactError(
+                Fault("the calibration has no energy part", "make one with planner calibrate --energy FILE")
+            )
+        return EnergyModel(float(part["host_sequence_s"]), part["draws"], part["corrections"])
+
+    def energy_band(self, row: Mapping[str, Any], metric: str) -> tuple[float, float]:
+        """Low and high end of the 80 % band of an energy point, as factors on the prediction.
+
+        A chip whose draw was never measured has the draws of its facts and a band twice as wide on a log scale.
+        """
+        part = self.tree["energy"]
+        kind = "deployment" if row["model"] in part["known"]["model"] else "model"
+        wider = 1.0 if row["chip"] in part["known"]["chip"] else 2.0
+        for one in part["bands"]:
+            if (one["metric"], one["new"]) == (metric, kind):
+                return float(one["low"]) ** wider, float(one["high"]) ** wider
+        raise FactError(Fault(f"no band for {metric}, new {kind}", "calibrate again"))
 
     def what_is_new(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         """Which of chip, model and engine the calibration has not seen; `deployment` if none."""

@@ -18,7 +18,7 @@ __all__ = ["COEFFICIENTS", "ENGINES", "Coefficient", "engines_and_habits", "flat
 
 ENGINES = ("trtllm", "vllm", "sglang")
 """Serving engines with measured points; any other takes their mean."""
-FIXED_ENGINE = {"host_s": 0.0, "expert_skew": 1.0, "prefill_link_eff_frac": 0.5}
+FIXED_ENGINE = {"host_s": 0.0, "host_sequence_s": 0.0, "expert_skew": 1.0, "prefill_link_eff_frac": 0.5}
 """Engine fields that points left out were predicted no better with; held."""
 
 

@@ -69,11 +69,13 @@ def minimise(
     prior: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     start: np.ndarray | None = None,
     most_rounds: int = 25,
+    nu: float = NU,
     tick: Callable[[int, float], None] = lambda _round, _loss: None,
 ) -> Fit:
     """Fits log coefficients within their range; `predict` gives the log metrics of every row for them.
 
-    `weight` is zero where a row is left out. `prior` is start, low, high (logarithms) and spread.
+    `weight` is zero where a row is left out, `nu` the degrees of freedom of the loss; `prior` is start,
+    low, high (logarithms) and spread.
     """
     import numpy as np
 
@@ -95,7 +97,7 @@ def minimise(
     def loss_of(parts: Sequence[np.ndarray], at: np.ndarray, current: Sequence[np.ndarray]) -> float:
         total = float(np.sum(((at - centre) / spread) ** 2))
         for k, part in enumerate(parts):
-            total += float(NU * np.sum(weight[rows[k]] * np.log1p(part**2 / NU)))
+            total += float(nu * np.sum(weight[rows[k]] * np.log1p(part**2 / nu)))
             total += float(np.sum(targets[k].design.penalty * current[k] ** 2))
         return total
 
@@ -114,7 +116,7 @@ def minimise(
         pull = np.zeros(starts[-1])
         for k, at in enumerate(rows):
             jacobian = np.hstack([slopes[k], matrices[k]]) / targets[k].scale
-            robust = weight[at] / (1.0 + parts[k] ** 2 / NU)
+            robust = weight[at] / (1.0 + parts[k] ** 2 / nu)
             index = np.r_[0 : sizes[0], starts[k + 1] : starts[k + 2]]
             matrix[np.ix_(index, index)] += jacobian.T @ (jacobian * robust[:, None])
             pull[index] += jacobian.T @ (robust * parts[k])

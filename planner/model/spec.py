@@ -27,9 +27,11 @@ _ENGINE_FIELDS = (
     "launch_linear_s",
     "collective_base_s",
     "collective_log_s",
+    "collective_scale_out_s",
     "link_eff_frac",
     "expert_skew",
 )
+_ENGINE_OPTIONS = ("host_sequence_s", "prefill_link_eff_frac")
 _MOE_FIELDS = ("n_experts", "top_k", "n_shared_experts", "expert_intermediate", "moe_layers")
 _SLIDING_FIELDS = ("window_tokens", "sliding_layers", "full_layers")
 _MLA_FIELDS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
@@ -79,7 +81,7 @@ def deployment_spec(
         "model": structure,
         "precision": weights,
         "layout": {"tp": tp, "dp": dp, "pp": pp, "ep": ep},
-        "engine": {field: getattr(engine, field).number for field in _ENGINE_FIELDS},
+        "engine": _engine(engine),
         "serving": {
             "max_batch": max_batch or _count(serving.max_batch),
             "chunk_tokens": chunk_tokens or _count(serving.chunk_tokens),
@@ -120,6 +122,13 @@ def _power(chip: Chip) -> tuple[dict[str, float], tuple[Notice, ...]]:
         return draws, ()
     text = f"no source gives {', '.join(missing)} of {chip.name}; {_REFERENCE_CHIP}'s share of rated power stands in"
     return draws, (Notice("power_assumed", text),)
+
+
+def _engine(engine: Engine) -> dict[str, float]:
+    """The serving software's figures; what a file leaves out is left to the core's own rule."""
+    found = {field: getattr(engine, field).number for field in _ENGINE_FIELDS}
+    options: dict[str, Fact | None] = {field: getattr(engine, field) for field in _ENGINE_OPTIONS}
+    return found | {field: fact.number for field, fact in options.items() if fact is not None}
 
 
 def _model(model: Model) -> tuple[dict[str, Any], tuple[Notice, ...]]:

@@ -298,6 +298,7 @@ def _points(
             "chip_w": value["chip_w"],
             "prefill_chip_w": prefill_w,
             "prefill_share": prefill_chips / chips,
+            "prefill_busy_frac": value["prefill_busy_frac"],
         }
     )
     return table.filter(pl.Series(is_inside))

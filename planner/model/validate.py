@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from planner.model import bands
 from planner.model.calibration import Calibration, Prediction
+from planner.model.energy import measured_of
 from planner.model.points import Points
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-__all__ = ["PointsCheck", "check_points", "cross_validated"]
+__all__ = ["PointsCheck", "check_energy", "check_points", "cross_validated"]
 
 COLUMNS = ("ttft_s", "ttft_low_s", "ttft_high_s", "tpot_s", "tpot_low_s", "tpot_high_s")
 """Of the table of predictions, beside `point`, `grade` and `infeasible_reason`."""
@@ -60,22 +61,62 @@ def check_points(points: Points, calibration: Calibration) -> PointsCheck:
     return PointsCheck(pl.DataFrame(columns), result)
 
 
+ENERGY = ("chip_w", "j_per_output_token", "itl_p50_s")
+
+
+def check_energy(points: Points, calibration: Calibration) -> PointsCheck:
+    """Mean power of a chip, energy per output token and median gap of every energy row, in their order."""
+    import numpy as np
+    import polars as pl
+
+    values, reasons = calibration.energy().predict(points, calibration.engines, calibration.habits)
+    measured = measured_of(points)
+    columns: dict[str, Any] = {"point": [row["point"] for row in points.rows]}
+    known = calibration.tree["energy"]["known"]
+    result: dict[str, Any] = {
+        "rows": len(points.rows),
+        "predicted": int(np.isfinite(values["chip_w"]).sum()),
+        "infeasible": sum(bool(reason) for reason in reasons),
+    }
+    for name in ENERGY:
+        factors = np.array([calibration.energy_band(row, name) for row in points.rows]).reshape(-1, 2)
+        stem, unit = name.rsplit("_", 1)
+        ends = (f"{stem}_low_{unit}", f"{stem}_high_{unit}")
+        for column, data in ((name, values[name]), *zip(ends, (values[name][:, None] * factors).T, strict=True)):
+            columns[column] = pl.Series(data, dtype=pl.Float64, nan_to_null=True)
+        low, high = values[name] * factors[:, 0], values[name] * factors[:, 1]
+        result[name] = _off(values[name], measured[name], low, high)
+    columns["grade"] = [
+        "estimate" if row["chip"] in known["chip"] and row["model"] in known["model"] else "assumed"
+        for row in points.rows
+    ]
+    columns["infeasible_reason"] = pl.Series([reason or None for reason in reasons], dtype=pl.Utf8)
+    return PointsCheck(pl.DataFrame(columns), result)
+
+
 def summary(found: Prediction, measured: np.ndarray, metric: str, inside: np.ndarray) -> dict[str, Any]:
     """Median and mean of |predicted / measured - 1|, rank correlation, share inside the band; null without rows."""
     import numpy as np
 
-    predicted = found.values[f"{metric}_s"]
-    at = inside & np.isfinite(predicted) & np.isfinite(measured) & (measured > 0)
+    name = f"{metric}_s"
+    at = np.where(inside)[0]
+    ends = (found.values[f"{metric}_low_s"][at], found.values[f"{metric}_high_s"][at])
+    return _off(found.values[name][at], measured[at], *ends)
+
+
+def _off(predicted: np.ndarray, measured: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
+    import numpy as np
+
+    at = np.isfinite(predicted) & np.isfinite(measured) & (measured > 0)
     if not at.any():
         return {"n": 0, "median_ape": None, "mape": None, "spearman": None, "in_band_frac": None}
     off = np.abs(predicted[at] / measured[at] - 1.0)
-    low, high = found.values[f"{metric}_low_s"][at], found.values[f"{metric}_high_s"][at]
     return {
         "n": int(at.sum()),
         "median_ape": float(np.median(off)),
         "mape": float(np.mean(off)),
         "spearman": bands.spearman(predicted[at], measured[at]),
-        "in_band_frac": float(np.mean((measured[at] >= low) & (measured[at] <= high))),
+        "in_band_frac": float(np.mean((measured[at] >= low[at]) & (measured[at] <= high[at]))),
     }
 
 

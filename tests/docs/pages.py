@@ -5,5 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from planner.aggregate import metrics_page
+from planner.scenario import page as scenario_page
 
-PAGES: dict[str, Callable[[], str]] = {"reference/metrics.md": metrics_page.page}
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/metrics.md": metrics_page.page,
+    "reference/scenario.md": scenario_page.page,
+}

@@ -102,4 +102,27 @@ mod tests {
         let token_s = (64.0 * 2.0 * 0.5 * 14_336.0 + 116.0 * 4.0 * 7.0 / 8.0 * 14_336.0) / (900e9 * 0.25);
         assert!((mixed.token_s - token_s).abs() < 1e-18);
     }
+
+    #[test]
+    fn a_collective_beyond_the_domain_goes_over_the_scale_out_links() {
+        // tp 16 over domains of 8: 64 all-reduces, each 1e-6 + max(20e-6, 4 x 4e-6) + 50e-6, bytes 2 x 15/16 x 8192 over
+        // 50e9 x 0.25.
+        let mut spec = llama_on_h100(16);
+        spec.layout.crosses_domains = true;
+        let cost = NetworkCost::new(&spec);
+        assert!((cost.latency_s - 64.0 * 71e-6).abs() < 1e-15);
+        assert!((cost.token_s - 64.0 * 15_360.0 / 12.5e9).abs() < 1e-18);
+        assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
+    }
+
+    #[test]
+    fn prompts_have_a_link_efficiency_of_their_own() {
+        let mut spec = llama_on_h100(8);
+        let plain = NetworkCost::new(&spec);
+        assert_eq!(plain.prompt_token_s, plain.token_s);
+        spec.engine.prefill_link_eff_frac = Some(0.5);
+        let cost = NetworkCost::new(&spec);
+        assert!((cost.prompt_token_s - 0.5 * plain.token_s).abs() < 1e-18);
+        assert_eq!(cost.token_s, plain.token_s);
+    }
 }

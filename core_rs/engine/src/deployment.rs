@@ -48,6 +48,9 @@ pub struct EngineSpec {
     pub kv_read_eff_frac: f64,
     /// Once a step.
     pub host_s: f64,
+    /// Once a step for each sequence of an attention group: scheduling, sampling, streaming.
+    #[serde(default)]
+    pub host_sequence_s: f64,
     /// Once a layer and step; more in a layer that is a mixture, has latent attention, an indexer, or a state.
     pub launch_layer_s: f64,
     pub launch_moe_s: f64,
@@ -129,6 +132,7 @@ impl EngineSpec {
         }
         for (field, value) in [
             ("engine.host_s", self.host_s),
+            ("engine.host_sequence_s", self.host_sequence_s),
             ("engine.launch_layer_s", self.launch_layer_s),
             ("engine.launch_moe_s", self.launch_moe_s),
             ("engine.launch_mla_s", self.launch_mla_s),

@@ -24,6 +24,8 @@ pub struct Deployment {
     /// Blocks that admission leaves free while anything runs.
     pub watermark_blocks: u64,
     pub has_cache: bool,
+    /// A step is formed while the one before it runs.
+    pub is_ahead: bool,
     /// Preempted sequences go to host memory while it has room.
     pub swaps: bool,
     /// What a hash stands for.
@@ -53,6 +55,7 @@ impl Deployment {
             window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
             watermark_blocks: (placed.watermark_frac * model.kv_blocks() as f64) as u64,
             has_cache: placed.prefix_cache,
+            is_ahead: placed.async_scheduling,
             swaps: placed.preemption == Preemption::Swap,
             hash_tokens,
             host_block_fs: (host_block_fs.round() as i128).max(1),

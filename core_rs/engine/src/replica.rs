@@ -4,6 +4,7 @@
 //! one stretch. The line is anchored where the composition last changed; cutting a stretch changes nothing.
 
 mod admit;
+mod ahead;
 mod decode;
 mod form;
 mod handover;
@@ -29,6 +30,7 @@ use crate::timeline::Timeline;
 
 pub use leave::Withdrawn;
 
+use ahead::Ahead;
 use handover::Handover;
 use queue::Waiting;
 
@@ -98,6 +100,7 @@ pub struct Replica {
     resumed: Vec<u32>,
     /// How long the next step waits for the host link.
     stall_fs: i128,
+    ahead: Ahead,
     blocks: Blocks,
     /// Decode steps done so far.
     counter: u64,
@@ -115,7 +118,7 @@ pub struct Replica {
     gaps: Option<LongestGaps>,
     handover: Handover,
     /// Running requests whose client has gone.
-    leaving: Vec<u32>,
+    parting: Vec<u32>,
 }
 
 impl Replica {
@@ -130,6 +133,7 @@ impl Replica {
             ending: Vec::new(),
             resumed: Vec::new(),
             stall_fs: 0,
+            ahead: Ahead::default(),
             blocks,
             counter: 0,
             kv_tokens: 0,
@@ -142,7 +146,7 @@ impl Replica {
             chunks: Vec::new(),
             gaps: tracks_gaps.then(LongestGaps::default),
             handover: Handover::default(),
-            leaving: Vec::new(),
+            parting: Vec::new(),
         }
     }
 
@@ -157,9 +161,12 @@ impl Replica {
 
     /// A request arrives at `now`. Returns when this replica next needs attention: an idle one at once, but after all
     /// arrivals of the same instant, so that they share its first step.
-    pub fn arrive(&mut self, slot: u32, now: u64, desk: &Desk<'_>) -> u64 {
+    pub fn arrive(&mut self, slot: u32, now: u64, desk: &mut Desk<'_>) -> u64 {
         let deployment = desk.deployment;
         self.waiting.push(slot, desk.policy, desk.slab);
+        if deployment.is_ahead {
+            return self.arrive_ahead(slot, now, desk);
+        }
         let can_join = self.waiting.front() == Some(slot)
             && self.n_running() < deployment.max_batch
             && (self.decoding.len() as u64) < deployment.chunk_tokens;
@@ -173,6 +180,7 @@ impl Replica {
     pub fn wake(&mut self, now: u64, desk: &mut Desk<'_>) -> Option<u64> {
         let planned = self.running.as_ref().map(|run| run.planned);
         let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
+        self.look_back();
         self.count_resumed(now, desk);
         // Before any sequence leaves: one whose window fills with its last token has grown until now.
         let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || planned.is_none();
@@ -180,7 +188,7 @@ impl Replica {
         if has_chunks {
             self.take_chunks(now, desk);
         }
-        is_changed |= !self.leaving.is_empty() && self.let_go(desk);
+        is_changed |= !self.parting.is_empty() && self.let_go(desk);
         is_changed |= self.take_over(desk);
         self.form_step(now, is_changed, desk)
     }
@@ -296,7 +304,7 @@ impl Replica {
             } else if request.generated == request.output_tokens || desk.deployment.role == Role::Prefill {
                 request.decode_from = self.counter;
                 let held = u64::from(request.target);
-                self.release(slot, held, 0, desk);
+                self.retire(slot, held, desk);
                 finish(slot, now, desk);
             } else {
                 self.start_decoding(slot, desk);

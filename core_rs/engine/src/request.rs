@@ -57,6 +57,8 @@ pub struct Request {
     pub prefilled: u32,
     /// Prompt tokens that were computed, or found in the cache, at least once.
     pub computed: u32,
+    /// When its replica first looked at it, where steps are formed ahead; `NEVER` elsewhere.
+    pub seen_ns: u64,
     /// When it first joined a step; `NEVER` before.
     pub start_ns: u64,
     /// When its first token came; set once. `NEVER` before.
@@ -71,6 +73,8 @@ pub struct Request {
     /// The longest gap between its tokens before `decode_from`.
     pub longest_gap_ns: u64,
     pub session: Option<u64>,
+    /// When it was sent to its replica.
+    pub sent_ns: u64,
     /// How often it was sent before, and the number of this sending, unique in the cell; `u64::MAX` once it is gone.
     pub attempt: u32,
     pub stamp: u64,
@@ -99,6 +103,7 @@ impl Request {
             target: asked.input_tokens,
             prefilled: 0,
             computed: 0,
+            seen_ns: NEVER,
             start_ns: NEVER,
             first_token_ns: NEVER,
             last_token_ns: NEVER,
@@ -106,6 +111,7 @@ impl Request {
             decode_from: 0,
             longest_gap_ns: 0,
             session: asked.session,
+            sent_ns: arrival_ns,
             attempt: 0,
             stamp: 0,
             replica: NOWHERE,

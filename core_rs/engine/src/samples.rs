@@ -12,6 +12,7 @@ fn engine() -> EngineSpec {
         prefill_eff_frac: 0.5,
         kv_read_eff_frac: 0.75,
         host_s: 200e-6,
+        host_sequence_s: 0.0,
         launch_layer_s: 20e-6,
         launch_moe_s: 30e-6,
         launch_mla_s: 10e-6,

@@ -79,6 +79,9 @@ pub struct PlacedSpec {
     /// Share of the blocks that admission leaves free while anything runs.
     #[serde(default)]
     pub watermark_frac: f64,
+    /// A step is formed while the one before it runs (`replica/ahead.rs`).
+    #[serde(default)]
+    pub async_scheduling: bool,
     #[serde(default)]
     pub role: Role,
     /// Prefill: the deployments that take over what it hands over.

@@ -110,6 +110,7 @@ pub struct StepModel {
     dp: u64,
     skew: f64,
     launch_fs: i128,
+    host_sequence_s: f64,
     touched: Touched,
     memory: MemoryCost,
     compute: ComputeCost,
@@ -221,6 +222,7 @@ impl StepModel {
             dp: spec.layout.dp,
             skew,
             launch_fs: round(launch_s(spec) * FEMTO),
+            host_sequence_s: spec.engine.host_sequence_s,
             touched: Touched::new(spec),
             memory: MemoryCost::new(spec, &kv),
             compute: ComputeCost::new(spec, skew)?,
@@ -261,7 +263,8 @@ impl StepModel {
         } else {
             (Bound::Compute, compute_fs, memory_fs)
         };
-        let time_fs = Line { base: self.launch_fs + ruling.base + network_fs, slope: ruling.slope };
+        let launch_fs = self.launch_fs + round(self.host_sequence_s * group_seqs * FEMTO);
+        let time_fs = Line { base: launch_fs + ruling.base + network_fs, slope: ruling.slope };
 
         let work_j = work.joules(p);
         let work_slope_j = p.j_per_byte * bytes_slope + p.j_per_flop_attention * attention_flops_slope;
@@ -272,7 +275,7 @@ impl StepModel {
             bytes: Line::of(work.bytes, bytes_slope),
             flops: Line::of(work.rest_flops + work.expert_flops + work.attention_flops, attention_flops_slope),
             bound,
-            launch_fs: self.launch_fs,
+            launch_fs,
             memory_fs: memory_fs.base,
             compute_fs: compute_fs.base,
             network_fs,
@@ -316,8 +319,9 @@ impl StepModel {
     /// n / dp of them, and at least one.
     pub fn decode(&self, n_seqs: f64, context: f64) -> DecodeCost {
         let work = self.decode_work(n_seqs, context);
+        let group_seqs = (n_seqs / self.dp as f64).max(1.0);
         DecodeCost {
-            launch_s: self.launch_fs as f64 / FEMTO,
+            launch_s: self.launch_fs as f64 / FEMTO + self.host_sequence_s * group_seqs,
             memory_s: work.memory_s,
             compute_s: work.compute_s,
             network_s: work.network_s,

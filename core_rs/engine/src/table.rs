@@ -229,6 +229,7 @@ fn requests(sim: &Sim) -> Table {
         .u32("replica_ix", rows, |r| r.replica)
         .with("fate", Column::U16(rows.iter().map(|r| r.fate as u16).collect()))
         .u64("arrival_ns", rows, |r| r.arrival_ns)
+        .with("seen_ns", Column::MaybeU64(rows.iter().map(|r| known(r.seen_ns)).collect()))
         .with("start_ns", Column::MaybeU64(rows.iter().map(|r| known(r.start_ns)).collect()))
         .with("first_token_ns", Column::MaybeU64(rows.iter().map(|r| known(r.first_token_ns)).collect()))
         .with(

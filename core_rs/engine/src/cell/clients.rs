@@ -40,7 +40,7 @@ impl Sim {
         };
         let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];
         let request = &mut self.slab[slot];
-        request.replica = replica;
+        (request.replica, request.sent_ns) = (replica, t);
         let at_end = request.kv_tokens_at_end();
         let takes_over = |&d: &usize| at_end <= self.deployments[d].model.max_sequence_tokens();
         if deployment.tokens_at_end(request) > deployment.model.max_sequence_tokens()

@@ -9,7 +9,7 @@ impl Replica {
     pub(super) fn admit(&mut self, now: u64, budget: &mut u64, desk: &mut Desk<'_>) {
         while *budget > 0 {
             let Some(slot) = self.waiting.front() else { return };
-            if !self.has_place(slot, desk) {
+            if !self.has_place(slot, desk) || !self.is_seen(slot, desk) {
                 return;
             }
             let reuse = self.look_up(slot, desk);
@@ -19,7 +19,7 @@ impl Replica {
             // One that comes back from host memory decodes in this step: its next token needs room, too.
             let next =
                 if request.is_swapped { self.blocks.blocks_of(tokens + 1) - self.blocks.blocks_of(tokens) } else { 0 };
-            let spare = if self.n_running() > 0 { desk.deployment.watermark_blocks } else { 0 };
+            let spare = if self.n_running() + self.n_leaving() > 0 { desk.deployment.watermark_blocks } else { 0 };
             let reserve = self.blocks.needed_at(self.counter) + next + spare;
             if blocks - reuse.found.held + reserve > self.blocks.free() {
                 return;
@@ -48,7 +48,7 @@ impl Replica {
                 }
             }
         }
-        self.n_running() < most
+        self.n_running() + self.n_leaving() < most
     }
 
     /// The request in `slot` begins to run.

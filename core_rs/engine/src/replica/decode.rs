@@ -21,7 +21,8 @@ impl Replica {
             ending.sort_unstable_by_key(|&slot| desk.slab[slot].admission);
         }
         for slot in ending.drain(..) {
-            self.stop_decoding(slot, false, desk);
+            let held = self.stop_decoding(slot, desk);
+            self.retire(slot, held, desk);
             finish(slot, now, desk);
         }
         self.ending = ending;
@@ -46,9 +47,9 @@ impl Replica {
         }
     }
 
-    /// Take a sequence (already off the heap) out of the decoding account, with its blocks; its tokens are updated.
-    /// Where it `may_return`, it may find its blocks again.
-    pub(super) fn stop_decoding(&mut self, slot: u32, may_return: bool, desk: &mut Desk<'_>) {
+    /// Take a sequence (already off the heap) out of the decoding account; its tokens are updated. Returns how many it
+    /// holds in blocks, which are still its.
+    pub(super) fn stop_decoding(&mut self, slot: u32, desk: &mut Desk<'_>) -> u64 {
         let request = &mut desk.slab[slot];
         request.generated += (self.counter - request.decode_from) as u32;
         let kv = u64::from(request.input_tokens) + u64::from(request.generated) - 1;
@@ -63,7 +64,7 @@ impl Replica {
             self.n_growing -= u64::from(kv + 1 < window);
         }
         request.admission = u64::MAX; // makes its kink stale
-        self.release(slot, kv, if may_return { kv } else { 0 }, desk);
+        kv
     }
 
     /// Sequences whose window is full now stop growing; true if there was one.

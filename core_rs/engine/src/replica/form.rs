@@ -12,6 +12,10 @@ impl Replica {
     /// Form the step that begins at `now` and plan how far it can be repeated.
     pub(super) fn form_step(&mut self, now: u64, mut is_changed: bool, desk: &mut Desk<'_>) -> Option<u64> {
         let mut is_preempted = false;
+        self.look_up_if_idle(now);
+        if self.blocks.needed_at(self.counter) > self.blocks.free() {
+            self.let_leave();
+        }
         while self.blocks.needed_at(self.counter) > self.blocks.free() {
             self.preempt(now, desk);
             (is_changed, is_preempted) = (true, true);
@@ -29,13 +33,14 @@ impl Replica {
             }
             return None;
         }
+        let is_hurried = is_preempted || self.is_behind(desk);
         let stall_fs = std::mem::take(&mut self.stall_fs);
         let is_alone = has_chunks || stall_fs > 0;
         if let Some(run) =
             self.running.as_ref().filter(|run| !is_changed && !is_alone && run.done < run.line.valid_steps)
         {
             let (done, valid) = (run.done, run.line.valid_steps);
-            let steps = self.steps_until_change(valid - done, is_preempted, desk.slab);
+            let steps = self.steps_until_change(valid - done, is_hurried, desk.slab);
             let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
             let run = self.running.as_mut()?;
             run.kv_tokens.base = held - run.kv_tokens.slope * i128::from(done);
@@ -54,7 +59,7 @@ impl Replica {
             line.wait(stall_fs, desk.deployment.model.parked_uw());
         }
         let decode_only = (has_chunks && n_decoding > 0).then(|| desk.deployment.step(&load(&[])));
-        let planned = if is_alone { 1 } else { self.steps_until_change(line.valid_steps, is_preempted, desk.slab) };
+        let planned = if is_alone { 1 } else { self.steps_until_change(line.valid_steps, is_hurried, desk.slab) };
         let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
         let kv_tokens = Line { base: held, slope: i128::from(n_decoding) };
         let end = end_of_step(now, &line, planned);
@@ -63,8 +68,8 @@ impl Replica {
     }
 
     /// Decode steps until the composition may change: an end, a full window, no free block, or `valid` steps.
-    fn steps_until_change(&mut self, valid: u64, is_preempted: bool, slab: &Slab) -> u64 {
-        if is_preempted || !self.resumed.is_empty() {
+    fn steps_until_change(&mut self, valid: u64, is_hurried: bool, slab: &Slab) -> u64 {
+        if is_hurried || !self.resumed.is_empty() {
             return 1; // the next step may admit again, or a first gap is counted by itself
         }
         let mut steps = valid;

@@ -100,7 +100,7 @@ impl Replica {
         while let Some(&slot) = self.handover.incoming.front() {
             let request = &desk.slab[slot];
             let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
-            let spare = if self.n_running() > 0 { desk.deployment.watermark_blocks } else { 0 };
+            let spare = if self.n_running() + self.n_leaving() > 0 { desk.deployment.watermark_blocks } else { 0 };
             let reserve = self.blocks.needed_at(self.counter) + spare;
             if !self.has_place(slot, desk) || blocks + reserve > self.blocks.free() {
                 return;

@@ -24,7 +24,7 @@ impl Replica {
             self.handover.incoming.remove(at);
             !self.handover.incoming.is_empty()
         } else {
-            self.leaving.push(slot);
+            self.parting.push(slot);
             return (Withdrawn::AtBoundary, Some(self.next_boundary(now)));
         };
         // Whoever was held up behind it may be let in.
@@ -55,13 +55,14 @@ impl Replica {
     /// At a boundary: those whose client has gone leave, unless they have ended; true if one left.
     pub(super) fn let_go(&mut self, desk: &mut Desk<'_>) -> bool {
         let mut is_changed = false;
-        for slot in std::mem::take(&mut self.leaving) {
+        for slot in std::mem::take(&mut self.parting) {
             if desk.ended.iter().any(|&(ended, _)| ended == slot) {
                 continue;
             }
             if self.decoding.iter().any(|Reverse((_, other))| *other == slot) {
                 self.decoding.retain(|Reverse((_, other))| *other != slot);
-                self.stop_decoding(slot, false, desk);
+                let held = self.stop_decoding(slot, desk);
+                self.release(slot, held, 0, desk);
                 is_changed = true;
             } else {
                 let held = [&mut self.prefilling, &mut self.handover.moving, &mut self.handover.ready];

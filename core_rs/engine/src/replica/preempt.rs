@@ -41,7 +41,8 @@ impl Replica {
         let held = request.input_tokens + generated - 1;
         let blocks = self.blocks.blocks_of(u64::from(held)) + request.window_blocks;
         let is_swapped = desk.deployment.swaps && self.blocks.host.swap_out(blocks);
-        self.stop_decoding(slot, !is_swapped, desk);
+        let tokens = self.stop_decoding(slot, desk);
+        self.release(slot, tokens, if is_swapped { 0 } else { tokens }, desk);
         let request = &mut desk.slab[slot];
         if !is_newcomer {
             request.last_token_ns = now;

@@ -248,3 +248,22 @@ fn the_door_reads_json_and_refuses_unknown_keys() {
         assert!(read(&wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn a_row_of_normals_depends_on_its_own_number_only() {
+    let draw = |n_rows: u64, key: u64| {
+        let spec = serde_json::json!({"kind": "normals", "seed": 1, "key": key, "n_rows": n_rows, "n_columns": 3});
+        match &run(&read(&spec).unwrap()).unwrap().columns[0] {
+            (name, Column::F64(values)) if name == "value" => values.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (few, many) = (draw(2, 0), draw(2000, 0));
+    assert_eq!(few, many[..6]);
+    assert_ne!(few, draw(2, 1));
+    let mean = many.iter().sum::<f64>() / many.len() as f64;
+    let square = many.iter().map(|x| x * x).sum::<f64>() / many.len() as f64;
+    assert!(mean.abs() < 0.05 && (square - 1.0).abs() < 0.05);
+    let spec = serde_json::json!({"kind": "normals", "seed": 1, "key": 0, "n_rows": u64::MAX, "n_columns": 3});
+    assert!(run(&read(&spec).unwrap()).is_err());
+}

@@ -1,0 +1,304 @@
+"""Measured power and energy: a table of steady serving points, as points of the core, and the fit of a chip's draw.
+
+A row is a server at a batch cap (`docs/explanation/power.md` has the columns). What the table leaves open is settled by
+rules that are named here, once:
+
+- `prompt_by_task`: prompts are not recorded; a task has one mean length.
+- `batch_cap`: without a mean batch, the cap is the batch.
+- `chips_are_true`: the degree of tensor parallelism is the chips over the attention groups, whatever the column says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner import core
+from planner.errors import FactError, Fault
+from planner.model.fit import Target, minimise, weights
+from planner.model.folds import folds
+from planner.model.points import Points, loads, place, steady_spec
+from planner.model.stacks import Level, design, effect
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ENERGY_LEVELS", "EnergyModel", "fit_energy", "read_energy"]
+
+NEEDED = ("task", "model", "precision", "chip", "chips", "max_num_seqs")
+OPTIONAL = (
+    "dp",
+    "avg_batch",
+    "avg_output_tokens",
+    "output_tokens_per_s",
+    "itl_p50_ms",
+    "power_w",
+    "j_per_output_token",
+)
+PROMPT_TOKENS = {"lm-arena-chat": 150.0, "gpqa": 250.0, "sourcegraph-fim": 400.0}
+OUTPUT_TOKENS = {"lm-arena-chat": 620.0, "gpqa": 5800.0, "sourcegraph-fim": 250.0}
+_OTHER_TASK = 200.0, 600.0
+_PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "fp4", "nvfp4": "fp4", "fp4": "fp4"}
+ENGINE = "vllm"
+KINDS = ("deployment", "model")
+
+_ONE = ("1", "concurrency")
+_STACK = ("chip", "model", "task", "precision", "n_chips")
+_ALL = ("1", "concurrency", "output", "chips")
+ENERGY_LEVELS: Mapping[str, tuple[Level, ...]] = {
+    "step": (
+        Level(("chip", "kind", "precision"), _ONE, 0.25),
+        Level(("chip", "task", "n_chips"), _ONE, 0.25),
+        Level(("chip", "model"), _ONE, 0.1),
+        Level(("chip", "model", "precision", "n_chips"), _ONE, 0.2),
+        Level(_STACK, _ONE, 0.2),
+    ),
+    "itl": (
+        Level(("task",), _ONE, 0.1),
+        Level(("chip", "task"), _ONE, 0.1),
+        Level(("chip", "model", "precision", "n_chips"), _ONE, 0.05),
+        Level(_STACK, _ONE, 0.1),
+    ),
+    "power": (
+        Level(("chip",), _ALL, 0.2),
+        Level(("chip", "kind", "precision"), _ONE, 0.1),
+        Level(("chip", "task", "n_chips"), _ONE, 0.1),
+        Level(("chip", "model"), _ONE, 0.05),
+        Level(("chip", "model", "precision", "n_chips"), _ONE, 0.1),
+        Level(_STACK, _ONE, 0.1),
+    ),
+}
+"""Step: a step over the core's. ITL: the median gap over the mean step. Power: the draw over the core's."""
+NU = 1.5
+SCALES = {"step": 0.1, "itl": 0.05, "power": 0.05}
+
+
+def read_energy(path: Path) -> Points:
+    """The points of a CSV file, as points of the core.
+
+    Raises:
+        FactError: the file cannot be read, a column is missing, or a number is not one.
+    """
+    import polars as pl
+
+    try:
+        table = pl.read_csv(path, infer_schema_length=0)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise FactError(
+            Fault(f"cannot read the energy points: {error}", "give a CSV file with a header", file=str(path))
+        ) from None
+    missing = [name for name in NEEDED if name not in table.columns]
+    if missing:
+        known = ", ".join((*NEEDED, *OPTIONAL))
+        raise FactError(
+            *(Fault(f"no column '{name}'", f"energy points have {known}", file=str(path)) for name in missing)
+        )
+    points = place([_row(row, line, path) for line, row in enumerate(table.iter_rows(named=True), start=2)])
+    for row in points.rows:
+        row["kind"] = "mixture" if points.models.get(row["model"], {}).get("moe") else "dense"
+    return points
+
+
+def _row(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:
+    def number(name: str) -> float | None:
+        text = row.get(name)
+        try:
+            return float(text) if text else None
+        except ValueError:
+            raise FactError(Fault(f"'{text}' is not a number", path=name, file=str(path), line=line)) from None
+
+    task, precision = row["task"] or "-", row["precision"] or ""
+    chips, dp = number("chips"), number("dp") or 1.0
+    measured = {name: number(name) for name in OPTIONAL[3:]}
+    return {
+        "point": str(line - 2),
+        "deployment": "/".join(str(row[name]) for name in ("task", "model", "precision", "chip", "chips")),
+        "model": _model_name(row["model"] or ""),
+        "chip": row["chip"],
+        "backend": ENGINE,
+        "precision": _PRECISIONS.get(precision, precision),
+        "mode": "agg",
+        "harness": None,
+        "task": task,
+        "clean": True,
+        "isl_mean": PROMPT_TOKENS.get(task, _OTHER_TASK[0]),
+        "osl_mean": number("avg_output_tokens") or OUTPUT_TOKENS.get(task, _OTHER_TASK[1]),
+        "concurrency": number("avg_batch") or number("max_num_seqs"),
+        "chips": chips,
+        "n_chips": int(chips or 0),
+        "kind": "",
+        "attention_dp": dp,
+        **dict.fromkeys(("prefill_chips", "prefill_attention_dp", "decode_chips", "decode_attention_dp")),
+        "prefill_workers": None,
+        "decode_workers": None,
+        **measured,
+    }
+
+
+def _model_name(checkpoint: str) -> str:
+    """The catalogue's name of a checkpoint, or the checkpoint where it has none."""
+    from planner.facts import catalog
+
+    try:
+        return catalog.load().model(checkpoint).name
+    except FactError:
+        return checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyModel:
+    """Draws of the chips that were measured, and corrections of step, median gap and draw."""
+
+    host_sequence_s: float
+    """In place of the engine's: these servers and their client are not those of the serving points."""
+    draws: Mapping[str, Mapping[str, float]]
+    """By chip: `low_load_w` and `high_load_w` in place of its facts."""
+    corrections: Mapping[str, Sequence[Mapping[str, Mapping[str, float]]]]
+
+    def predict(
+        self, points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any]
+    ) -> tuple[dict[str, np.ndarray], list[str]]:
+        """`chip_w`, `j_per_output_token` and `itl_p50_s` of each row, and why a row has none."""
+        import numpy as np
+
+        logs = {name: effect(points.rows, ENERGY_LEVELS[name], self.corrections[name]) for name in ENERGY_LEVELS}
+        found, reasons = run(points, engines, habits, self.draws)
+        slow = run(points, with_host(engines, self.host_sequence_s), habits, self.draws)[0]
+        step_s = slow["tpot_s"] * np.exp(logs["step"])
+        chip_w = found["chip_w"] * np.exp(logs["power"])
+        return {
+            "chip_w": chip_w,
+            "j_per_output_token": chip_w * points.numbers("chips") * step_s / slow["n_seqs"],
+            "itl_p50_s": step_s * np.exp(logs["itl"]),
+        }, reasons
+
+
+def with_host(engines: Mapping[str, Any], host_sequence_s: float) -> dict[str, Any]:
+    """The engines, with what the host takes a sequence and step on these servers."""
+    return {**engines, ENGINE: {**engines[ENGINE], "host_sequence_s": host_sequence_s}}
+
+
+def run(
+    points: Points,
+    engines: Mapping[str, Any],
+    habits: Mapping[str, Any],
+    draws: Mapping[str, Mapping[str, float]],
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The core's steady states of the rows with these draws, and why a row has none."""
+    import numpy as np
+
+    frame, at = loads(points)
+    spec = steady_spec(points, engines, habits)
+    spec["chips"] = {name: {**chip, **draws.get(name, {})} for name, chip in spec["chips"].items()}
+    table, by_group = core.steady(spec, frame)
+    found = {}
+    for name in table.columns:
+        values = np.full(len(points.rows), np.nan)
+        values[at] = table[name].to_numpy()
+        found[name] = values
+    reasons = list(points.refusals)
+    for i in at:
+        refusal = by_group[points.group_ix[i]]
+        if refusal is not None:
+            reasons[i] = "; ".join(part for part in refusal if part)
+    return found, reasons
+
+
+def fit_energy(
+    points: Points,
+    engines: Mapping[str, Any],
+    habits: Mapping[str, Any],
+    *,
+    tick: Callable[[str, int, int], None] = lambda _what, _done, _all: None,
+) -> tuple[EnergyModel, dict[str, dict[str, np.ndarray]]]:
+    """Draws and corrections fitted to `points`, and log residuals of what each kind of fold left out."""
+    import numpy as np
+
+    rows = points.rows
+    fits = [fold for fold in folds(rows) if fold.kind in KINDS]
+    whole = _fit(points, engines, habits, np.zeros(len(rows), dtype=bool))
+    residuals = {kind: {name: np.full(len(rows), np.nan) for name in MEASURED} for kind in KINDS}
+    for done, fold in enumerate(fits, start=1):
+        model = _fit(points, engines, habits, fold.is_out)
+        predicted, _ = model.predict(points, engines, habits)
+        for name, values in measured_of(points).items():
+            residuals[fold.kind][name][fold.is_out] = np.log(values / predicted[name])[fold.is_out]
+        tick(f"energy, {fold.kind} {fold.name}", done, len(fits))
+    return whole, residuals
+
+
+MEASURED = ("chip_w", "j_per_output_token", "itl_p50_s")
+
+
+def measured_of(points: Points) -> dict[str, np.ndarray]:
+    """What was measured, by the names of predictions; NaN where it was not."""
+    return {
+        "chip_w": points.numbers("power_w") / points.numbers("chips"),
+        "j_per_output_token": points.numbers("j_per_output_token"),
+        "itl_p50_s": points.numbers("itl_p50_ms") / 1e3,
+    }
+
+
+def _fit(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any], is_out: np.ndarray) -> EnergyModel:
+    """First the pace, with what the host takes a sequence; then the median gap over it; then the draw.
+
+    The draw is fitted at the chip's own pace, without host and corrections: kernels that are slower than they need be
+    draw no less for it, and a chip that waits for its host is an exception that the corrections hold.
+    """
+    import numpy as np
+
+    rows = points.rows
+    weight = np.where(is_out, 0.0, weights([row["deployment"] for row in rows]))
+    chips = sorted(points.chips)
+    designs = {name: design(rows, ENERGY_LEVELS[name]) for name in ENERGY_LEVELS}
+    measured = measured_of(points)
+    # Sequences over their token rate is the mean step; a table without the batch has its cap.
+    step_s = run(points, engines, habits, {})[0]["n_seqs"] / points.numbers("output_tokens_per_s")
+
+    def pace(theta: np.ndarray) -> tuple[np.ndarray]:
+        host = with_host(engines, float(np.exp(theta[0])))
+        return (np.log(run(points, host, habits, {})[0]["tpot_s"]),)
+
+    def one(name: str, log_measured: np.ndarray) -> tuple[Target]:
+        return (Target(log_measured, designs[name], SCALES[name]),)
+
+    host_prior = (np.log([20e-6]), np.log([1e-6]), np.log([2e-4]), np.array([1.0]))
+    host = minimise(pace, one("step", np.log(step_s)), weight, prior=host_prior)
+    none = (np.zeros(1), np.full(1, -1.0), np.full(1, 1.0), np.full(1, 1e-6))
+    gap = minimise(lambda _: (np.log(step_s),), one("itl", np.log(measured["itl_p50_s"])), weight, prior=none)
+
+    def named(theta: np.ndarray) -> dict[str, dict[str, float]]:
+        """The draws of each chip, from logarithms of shares of its rated power: of the memory at full rate, of the
+        arithmetic at full rate, and of both where they saturate, each above parked.
+        """
+        found = {}
+        for i, name in enumerate(chips):
+            chip = points.chips[name]
+            memory, compute, most = np.exp(theta[3 * i : 3 * i + 3]) * chip["max_w"]
+            low = chip["parked_w"] + float(memory) * chip["low_load_memory_frac"]
+            high = low + float(compute) * chip["high_load_compute_frac"]
+            found[name] = {"low_load_w": low, "high_load_w": high, "max_w": chip["parked_w"] + float(most)}
+        return found
+
+    def predict(theta: np.ndarray) -> tuple[np.ndarray]:
+        return (np.log(run(points, engines, habits, named(theta))[0]["chip_w"]),)
+
+    start, n = np.log([0.9, 2.0, 0.68]), len(chips)
+    prior = (
+        np.tile(start, n),
+        np.tile(np.log([0.2, 0.2, 0.4]), n),
+        np.tile(np.log([3.0, 10.0, 0.85]), n),
+        np.tile([0.4, 0.5, 0.15], n),
+    )
+    drawn = minimise(predict, one("power", np.log(measured["chip_w"])), weight, prior=prior)
+    effects = {"step": host.effects[0], "itl": gap.effects[0], "power": drawn.effects[0]}
+    corrections: dict[str, list[dict[str, dict[str, float]]]] = {}
+    for name, levels in ENERGY_LEVELS.items():
+        tables: list[dict[str, dict[str, float]]] = [{} for _ in levels]
+        for (level_ix, label, feature), value in zip(designs[name].names, effects[name], strict=True):
+            if round(float(value), 4) != 0.0:
+                tables[level_ix].setdefault(label, {})[feature] = round(float(value), 4)
+        corrections[name] = tables
+    return EnergyModel(float(np.exp(host.theta[0])), named(drawn.theta), corrections)

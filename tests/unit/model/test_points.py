@@ -1,0 +1,72 @@
+"""Tables of measured points: rules by name, faults with their places, rows to deployments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import FactError
+from planner.model.points import read_points, steady
+
+HEAD = (
+    "point,deployment,model,chip,backend,precision,mode,isl_mean,osl_mean,concurrency,chips,attention_dp,"
+    "prefill_workers,prefill_chips,prefill_attention_dp,decode_workers,decode_chips,decode_attention_dp,clean,ttft_ms,tpot_ms\n"
+)
+AGG = "a,d,llama-3.1-8b,h100-sxm,vllm,bf16,agg,900,900,{c},1,1,,,,,,,true,60,8\n"
+SPLIT = "b,e,deepseek-r1,gb200,trtllm,fp4,disagg,900,900,64,,,,4,4,,8,1,true,,\n"
+
+
+def points(tmp_path: Path, *rows: str, head: str = HEAD):
+    path = tmp_path / "points.csv"
+    path.write_text(head + "".join(rows), encoding="utf-8")
+    return read_points(path)
+
+
+def test_rows_of_one_deployment_share_a_group(tmp_path: Path) -> None:
+    found = points(tmp_path, AGG.format(c=4), AGG.format(c=8), SPLIT)
+    assert found.group_ix == [0, 0, 1]
+    assert found.refusals == ["", "", ""]
+    assert found.groups[0]["prefill"] is None
+    assert found.groups[1]["layout"]["tp"] == 8
+    assert found.groups[1]["prefill"]["dp"] == 4
+
+
+def test_an_eight_bit_cache_beside_eight_bit_weights(tmp_path: Path) -> None:
+    found = points(tmp_path, AGG.format(c=4), AGG.format(c=4).replace("bf16", "fp8"))
+    assert [group["precision"]["kv_bytes_per_element"] for group in found.groups] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("llama-3.1-8b", "llama-9", "llama-9"),
+        ("h100-sxm", "h1000", "h1000"),
+        (",agg,", ",aggg,", "mode 'aggg'; did you mean"),
+        ("900,900", "900,0", "osl_mean must be positive"),
+        ("agg,900", "agg,", "no isl_mean"),
+        (",1,1,,", ",,1,,", "no chips"),
+    ],
+)
+def test_a_row_that_cannot_be_placed_says_why(tmp_path: Path, old: str, new: str, says: str) -> None:
+    found = points(tmp_path, AGG.format(c=4).replace(old, new), AGG.format(c=4))
+    assert found.group_ix == [-1, 0]
+    assert says in found.refusals[0]
+
+
+def test_a_missing_column_and_a_word_for_a_number(tmp_path: Path) -> None:
+    with pytest.raises(FactError, match="no column 'concurrency'"):
+        points(tmp_path, head=HEAD.replace("concurrency,", ""))
+    with pytest.raises(FactError, match=r"points.csv:2: concurrency: 'many' is not a number"):
+        points(tmp_path, AGG.format(c="many"))
+
+
+def test_weights_that_do_not_fit_are_a_physical_reason(tmp_path: Path) -> None:
+    from planner.model.calibration import shipped
+
+    row = AGG.format(c=4).replace("llama-3.1-8b", "llama-3.1-405b")
+    found = points(tmp_path, row, AGG.format(c=4))
+    table, reasons = steady(found, shipped().engines, shipped().habits)
+    assert reasons[0].startswith("weights: ")
+    assert reasons[1] == ""
+    assert table["tpot_s"][1] > 0
