@@ -42,6 +42,7 @@ Examples:
 )
 @click.option("--prefill-chip", help="Chip of the prompts' pools: only split deployments are shown.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the points (Parquet).")
+@click.option("--figure", type=click.Path(path_type=Path), help="Draw the curves (.html, .png or .svg).")
 @output.verb(SCHEMA)
 def command(
     model: str,
@@ -52,6 +53,7 @@ def command(
     precision: str | None,
     prefill_chip: str | None,
     out: Path | None,
+    figure: Path | None,
     to: output.Settings,
 ) -> None:
     """Latency against throughput for MODEL on CHIPS, over every layout, load and split of roles.
@@ -75,6 +77,11 @@ def command(
         except OSError as error:
             raise RunError(f"cannot write {out}: {error}") from None
         text += f"\nwrote {out}"
+    if figure is not None:
+        from planner.report.frontier_figure import save
+
+        save(found, figure)
+        text += f"\nwrote {figure}"
     result = {
         "model": found.model,
         "lengths": {"isl": isl, "osl": osl, "range": range_frac},

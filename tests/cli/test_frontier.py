@@ -44,6 +44,17 @@ def test_prompts_on_another_chip() -> None:
     assert {point["prefill_chip"] for point in points} == {"h100-sxm"}
 
 
+def test_a_figure_is_drawn_by_its_ending(tmp_path: Path) -> None:
+    page = tmp_path / "curves.html"
+    wrong = planner("frontier", "gpt-oss-20b", "--chips", "gb300", "--figure", str(tmp_path / "curves.pdf"))
+    assert wrong.exit_code == 5
+    assert ".html" in wrong.output
+    pytest.importorskip("altair", reason="needs the extra 'figure'")
+    done = planner("frontier", "gpt-oss-20b", "--chips", "gb300,jalapeno", "--figure", str(page))
+    assert done.exit_code == 0, done.output
+    assert "jalapeno, inferred" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -344,6 +344,9 @@ mod tests {
                 serving: deployment.serving.clone(),
                 layout: deployment.layout,
                 prefill,
+                prefill_chip: None,
+                prefill_engine: None,
+                prefill_precision: None,
             }],
         }
     }
