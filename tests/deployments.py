@@ -80,6 +80,7 @@ TOY: Spec = {
         "runtime_reserve_bytes": 0.0,
         "collective_buffer_bytes": 0.0,
         "activation_bytes": 0.0,
+        "power_cap_w": None,
     },
 }
 """A model of a million parameters: a step takes some milliseconds, of which the cache is a part that shows."""

@@ -64,7 +64,12 @@ def sim_spec(
         "n_pools": len(fleet.pools),
         "classes": [_class(scenario, fleet, name) for name in scenario.traffic],
         "deployments": [
-            {"pool_ix": pool_ix[placed.pool], "n_replicas": placed.n_replicas, "deployment": placed.spec, **more}
+            {
+                "pool_ix": pool_ix[placed.pool],
+                "n_replicas": placed.n_replicas,
+                "deployment": operation.capped(scenario, placed),
+                **more,
+            }
             for placed, more in zip(fleet.placed, extra, strict=True)
         ],
         "keep_requests": keep_requests,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, Infeasible
@@ -45,6 +45,14 @@ def of_class(cls: TrafficClass) -> dict[str, Any]:
     return found
 
 
+def capped(scenario: Scenario, placed: Placed) -> Mapping[str, Any]:
+    """The core's spec of a deployment, its chips held to the pool's power cap."""
+    cap_w = scenario.fleet.pools[placed.pool].power_cap_w_per_chip
+    if cap_w is None:
+        return placed.spec
+    return {**placed.spec, "serving": {**placed.spec["serving"], "power_cap_w": cap_w}}
+
+
 def of_deployments(scenario: Scenario, fleet: Fleet, *, block_tokens: int | None) -> list[dict[str, Any]]:
     """What each deployment does beyond its steps, in the order of `fleet.placed`.
 
@@ -56,6 +64,11 @@ def of_deployments(scenario: Scenario, fleet: Fleet, *, block_tokens: int | None
     for layout in fleet.pools:
         pool = scenario.fleet.pools[layout.name]
         keys = _of_pool(pool, layout, faults)
+        parked_w = max((placed.spec["chip"]["parked_w"] for placed in layout.placed), default=0.0)
+        if pool.power_cap_w_per_chip is not None and pool.power_cap_w_per_chip <= parked_w:
+            what = f"a chip of {layout.chip.name} draws {parked_w:g} W with nothing to do"
+            path = f"fleet.pools.{layout.name}.power_cap"
+            faults.append(Fault(what, "set the cap above that", path=path))
         for ix, (entry, placed) in enumerate(zip(pool.deploy, layout.placed, strict=True)):
             path = f"fleet.pools.{layout.name}.deploy[{ix}]"
             mine = keys[ix] | _cache(entry, placed, layout.chip, path, faults, block_tokens=block_tokens)

@@ -91,6 +91,9 @@ pub struct ServingSpec {
     /// Peak activations of a chip where measured; null = by the rule of `memory.rs`.
     #[serde(default)]
     pub activation_bytes: Option<f64>,
+    /// The most that a chip may draw: steps take as long as that needs; null = what the chip sustains.
+    #[serde(default)]
+    pub power_cap_w: Option<f64>,
 }
 
 impl DeploymentSpec {
@@ -106,6 +109,10 @@ impl DeploymentSpec {
         self.precision.validate()?;
         self.engine.validate()?;
         self.serving.validate()?;
+        if self.serving.power_cap_w.is_some_and(|cap_w| !(cap_w > self.chip.parked_w && cap_w.is_finite())) {
+            let what = format!("must be above the {} W that a chip draws with nothing to do", self.chip.parked_w);
+            return Err(Error::input("serving.power_cap_w", what));
+        }
         self.layout.validate(&self.model, &self.chip)
     }
 }

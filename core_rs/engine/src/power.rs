@@ -14,6 +14,8 @@ use crate::error::Result;
 pub struct PowerModel {
     pub parked_w: f64,
     pub max_w: f64,
+    /// What the chip is held to.
+    pub cap_w: Option<f64>,
     pub j_per_byte: f64,
     pub j_per_flop_experts: f64,
     pub j_per_flop_rest: f64,
@@ -31,6 +33,7 @@ impl PowerModel {
         Ok(Self {
             parked_w: chip.parked_w,
             max_w: chip.max_w,
+            cap_w: spec.serving.power_cap_w,
             j_per_byte: (chip.low_load_w - chip.parked_w) / (chip.memory_bytes_per_s * chip.low_load_memory_frac),
             j_per_flop_experts: per_flop(spec.precision.experts_rate, "precision.experts_rate")?,
             j_per_flop_rest: per_flop(spec.precision.rest_rate, "precision.rest_rate")?,

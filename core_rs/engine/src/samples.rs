@@ -36,6 +36,7 @@ fn serving() -> ServingSpec {
         collective_buffer_bytes: 411_041_792.0,
         collective_buffer_pair_bytes: None,
         activation_bytes: None,
+        power_cap_w: None,
     }
 }
 

@@ -268,6 +268,7 @@ impl StepModel {
 
         let work_j = work.joules(p);
         let work_slope_j = p.j_per_byte * bytes_slope + p.j_per_flop_attention * attention_flops_slope;
+        let (time_fs, power_steps) = self.throttle(time_fs, work_j, work_slope_j);
         let (energy_fj, energy_steps) = self.energy(time_fs, work_j, work_slope_j);
         StepLine {
             time_fs,
@@ -279,7 +280,7 @@ impl StepModel {
             memory_fs: memory_fs.base,
             compute_fs: compute_fs.base,
             network_fs,
-            valid_steps: ruling.steps_above(&other).min(energy_steps),
+            valid_steps: ruling.steps_above(&other).min(energy_steps).min(power_steps),
         }
     }
 
@@ -375,6 +376,19 @@ impl StepModel {
     /// Attention groups.
     pub fn dp(&self) -> u64 {
         self.dp
+    }
+
+    /// The time of a step under the power cap, and the steps that this holds for: long enough that parked draw and work
+    /// come to no more than the cap.
+    fn throttle(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
+        let Some(cap_w) = self.power.cap_w else { return (time_fs, u64::MAX) };
+        let room_w = (cap_w - self.power.parked_w) * self.n_chips as f64;
+        let least = Line::of(work_j / room_w * FEMTO, work_slope_j / room_w * FEMTO);
+        if time_fs.base >= least.base {
+            (time_fs, time_fs.steps_above(&least))
+        } else {
+            (least, least.steps_above(&time_fs))
+        }
     }
 
     /// Energy as a line, and the steps it holds for: parked draw for the time plus the work done, or the sustained

@@ -117,15 +117,12 @@ def test_buy_plan() -> None:
 def test_the_buy_plan_lists_what_is_not_acted_on_and_run_refuses_it() -> None:
     s = load(BUY)
     assert {fault.path for fault in s.unsupported} == {
-        "traffic.coding.sessions",
         "fleet.spare",
         "fleet.pools.jalapeno.count",
         "fleet.pools.jalapeno.deploy",
         "fleet.pools.gb300.count",
         "fleet.pools.gb300.deploy",
         "fleet.pools.h200_prefill.count",
-        "fleet.pools.h200_prefill.deploy[0].role",
-        "fleet.pools.h200_prefill.deploy[0].decode_pool",
         "goal",
         "sweep",
     }

@@ -189,3 +189,30 @@ fn rounds_half_away_from_zero_and_saturates() {
     }
     assert_eq!((round(f64::INFINITY), round(f64::NAN)), (round(1e36), 0));
 }
+
+#[test]
+fn a_power_cap_slows_steps_as_much_as_it_has_to() {
+    let mut dice = Stream::new(5, Purpose::RouterChoice, 0, 0);
+    for free_spec in deployments() {
+        let free = StepModel::new(&free_spec).unwrap();
+        let mut spec = free_spec.clone();
+        let cap_w = spec.chip.parked_w + 0.3 * (spec.chip.low_load_w - spec.chip.parked_w);
+        spec.serving.power_cap_w = Some(cap_w);
+        let capped = StepModel::new(&spec).unwrap();
+        let n = free.n_chips() as f64;
+        for _ in 0..100 {
+            let mut chunks = Vec::new();
+            let load = random_load(&mut dice, free.window_tokens(), &mut chunks);
+            let (as_is, slow) = (free.step(&load), capped.step(&load));
+            let watts = |line: &StepLine, i: u64| line.energy_fj.at(i) as f64 / line.time_fs.at(i) as f64;
+            for i in [0, slow.valid_steps.min(300) - 1] {
+                assert!(watts(&slow, i) <= cap_w * n * (1.0 + 1e-6), "{} over {cap_w}", watts(&slow, i) / n);
+            }
+            if slow.time_fs.base > as_is.time_fs.base {
+                assert!((watts(&slow, 0) / (cap_w * n) - 1.0).abs() < 1e-6);
+            } else {
+                assert_eq!(slow.time_fs.base, as_is.time_fs.base);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+"""Keys of clients, routers, handing over and operation through `planner run`: each one changes what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commandline import answer, planner
+
+BASE = """
+schema: 1
+title: Every key acts
+traffic:
+  chat:
+    model: gpt-oss-120b
+    arrivals: poisson
+    rate: 30 req/s
+    input: {dist: lognormal, median: 1200 tok, p95: 8 ktok}
+    output: {dist: lognormal, median: 300 tok, p95: 1 ktok}
+    slo: quick
+slo:
+  quick: {ttft: {p95: 500 ms}, tpot: {p95: 20 ms}}
+fleet:
+  router: least-outstanding-tokens
+  pools:
+    a: {rack: gb300-nvl72, count: 1, deploy: [{model: gpt-oss-120b, chips: 4, max_batch: 8}]}
+run: {length: 20 s, seed: 1}
+"""
+HANDED = (
+    "deploy: [{model: gpt-oss-120b, chips: 4, per_rack: 2, role: prefill, decode_pool: b}]}\n"
+    "    b: {rack: jalapeno-rack, count: 1, deploy: [{model: gpt-oss-120b, chips: 8, role: decode}]}"
+)
+DEPLOY = "deploy: [{model: gpt-oss-120b, chips: 4, max_batch: 8}]}"
+ONE = "deploy: [{model: gpt-oss-120b, chips: 4, max_batch: 2, per_rack: 1}]}"
+OUT = "count: 1, outages: [{at: 3 s, length: 5 s, replicas: 18}]"
+LINE = "    slo: quick\n"
+CLOSED = "    arrivals: closed\n    concurrency: 8\n    requests: 60\n"
+
+CHANGES = {
+    "sessions": [(LINE, LINE + "    sessions: {turns: {dist: fixed, value: 3}, think: 1 s}\n")],
+    "agents": [(LINE, LINE + "    agents: {steps: {dist: fixed, value: 4}, tool: 500 ms}\n")],
+    "closed": [("    arrivals: poisson\n    rate: 30 req/s\n", CLOSED)],
+    "timeout": [(DEPLOY, ONE), (LINE, LINE + "    timeout: 1 s\n")],
+    "cancel_after": [(LINE, LINE + "    cancel_after: 300 ms\n")],
+    "retries": [("count: 1", OUT), (LINE, LINE + "    retries: {n: 3, backoff: 1 s}\n")],
+    "round-robin": [("least-outstanding-tokens", "round-robin")],
+    "random": [("least-outstanding-tokens", "random")],
+    "power-of-two": [("least-outstanding-tokens", "power-of-two")],
+    "slo-aware": [("least-outstanding-tokens", "slo-aware")],
+    "outages": [("count: 1", OUT)],
+    "failures": [("count: 1", "count: 1, failures: {rate: 100000 /chip-yr, repair: 5 s}")],
+    "maintenance": [("count: 1", "count: 1, maintenance: [{at: 3 s, length: 5 s, replicas: 16}]")],
+    "cold_start": [("count: 1", OUT + ", cold_start: 4 s")],
+    "autoscale": [("count: 1", "count: 1, autoscale: {min: 1, target: 30 %, delay: 2 s}")],
+    "power_cap": [("count: 1", "count: 1, power_cap: 300 W/chip")],
+    "role": [(DEPLOY, HANDED)],
+    "kv_link": [(DEPLOY, HANDED), ("fleet:\n", "fleet:\n  kv_link: 1 GB/s\n")],
+}
+AGAINST = {
+    "timeout": CHANGES["timeout"][:1],
+    "retries": CHANGES["retries"][:1],
+    "cold_start": CHANGES["outages"],
+    "kv_link": CHANGES["role"],
+}
+"""What a change is compared with, where it is not the base."""
+
+
+def run(folder: Path, changes: list[tuple[str, str]]) -> dict[str, Any]:
+    text = BASE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "scenario.yaml"
+    path.write_text(text)
+    done = planner("run", str(path), "--json", "-o", str(folder / "out"), "--force")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result: dict[str, Any] = answer(done)["result"]
+    requests = result["requests"]
+    ended = ("completed", "rejected", "timed_out", "cancelled", "unfinished")
+    assert requests["offered"] == sum(requests[name] for name in ended) > 0
+    return result
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_key_changes_what_comes_out(name: str, tmp_path: Path) -> None:
+    changed = run(tmp_path, CHANGES[name])
+    plain = run(tmp_path, AGAINST.get(name, []))
+    assert changed["classes"] != plain["classes"]
+
+
+def test_what_they_count(tmp_path: Path) -> None:
+    assert run(tmp_path, CHANGES["timeout"])["requests"]["timed_out"] > 0
+    assert run(tmp_path, CHANGES["cancel_after"])["requests"]["cancelled"] > 0
+    lost = run(tmp_path, CHANGES["outages"])["requests"]
+    assert lost["lost"] > 0
+    assert lost["rejected"] > 0  # all replicas are down
+    again = run(tmp_path, CHANGES["retries"])["requests"]
+    assert again["retried"] > 0
+    assert again["rejected"] < lost["rejected"]
+    assert run(tmp_path, CHANGES["agents"])["classes"]["chat"]["task_s"]["p50"] > 1.5  # three times half a second
+    assert run(tmp_path, [])["classes"]["chat"]["task_s"]["p50"] is None
+    assert run(tmp_path, CHANGES["closed"])["requests"]["offered"] == 60
+
+
+def test_a_cap_below_what_a_chip_always_draws_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(BASE.replace("count: 1", "count: 1, power_cap: 20 W/chip"))
+    done = planner("run", str(path))
+    assert done.returncode == 4
+    assert "draws" in done.stderr
+    assert "with nothing to do" in done.stderr
