@@ -26,10 +26,6 @@ def _is_not(*values: str) -> Callable[[Tree], bool]:
     return lambda tree: tree.value not in values
 
 
-def _is(*values: str) -> Callable[[Tree], bool]:
-    return lambda tree: tree.value in values
-
-
 def _is_any(tree: Tree) -> bool:
     return tree.value == "any"
 
@@ -39,29 +35,14 @@ def _is_menu(tree: Tree) -> bool:
 
 
 UNSUPPORTED: tuple[tuple[str, Callable[[Tree], bool], str], ...] = (
-    ("traffic.*.arrivals", _is("closed"), "closed arrivals are not simulated"),
-    ("traffic.*.sessions", _always, "sessions of several turns are not simulated"),
-    ("traffic.*.agents", _always, "tasks of several steps are not simulated"),
-    ("traffic.*.timeout", _always, "clients wait for ever"),
-    ("traffic.*.cancel_after", _always, "clients wait for ever"),
-    ("traffic.*.retries", _always, "clients do not try again"),
-    ("fleet.router", _is_not("round-robin", "least-outstanding-tokens"), "this router is not simulated"),
     ("fleet.spare", _always, "capacity is not kept free"),
     ("fleet.survive", _always, "racks out of service are not simulated"),
-    ("fleet.kv_link", _always, "prompts are not handed over between pools"),
     ("fleet.cell_replicas", _always, "the fleet is simulated as one cell"),
     ("fleet.pools.*.count", _is_range, "racks are not chosen: write a number"),
     ("fleet.pools.*.deploy", _is_any, "deployments are not chosen: write a list"),
     ("fleet.pools.*.deploy", _is_menu, "two entries have no per_rack: one of them can take what is left of a rack"),
-    ("fleet.pools.*.deploy.*.role", _is_not("mixed"), "prefill and decode are not split over pools"),
-    ("fleet.pools.*.deploy.*.decode_pool", _always, "prefill and decode are not split over pools"),
     ("fleet.pools.*.deploy.*.speculation", _always, "no tokens are drafted"),
     ("fleet.pools.*.power_cap", _always, "chips draw what they need"),
-    ("fleet.pools.*.failures", _always, "replicas do not fail"),
-    ("fleet.pools.*.outages", _always, "replicas do not fail"),
-    ("fleet.pools.*.maintenance", _always, "replicas are not taken out of service"),
-    ("fleet.pools.*.cold_start", _always, "replicas serve from the begin"),
-    ("fleet.pools.*.autoscale", _always, "the number of replicas does not follow the load"),
     ("fleet.pools.*.deploy.*.pp", _is_not("1"), "pipeline stages are not simulated"),
     ("sites", _always, "one site is simulated: write site"),
     ("cost.insurance", _always, "insurance is not charged: add it to upkeep"),

@@ -11,33 +11,14 @@ from planner.scenario.shape import Items, Names, Shape, below
 from planner.scenario.unsupported import UNSUPPORTED
 from tests.unit.scenario.scenario_text import SMALL, Loads
 
-HANDED = (
-    "chips: 8, role: prefill, decode_pool: b}]}\n"
-    "    b: {rack: gb300-nvl72, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}"
-)
 ADDED = [
-    ("output: 300 tok", "output: 300 tok\n    sessions: {turns: {dist: fixed, value: 3}}", "traffic.chat.sessions"),
-    ("output: 300 tok", "output: 300 tok\n    agents: {steps: {dist: fixed, value: 3}}", "traffic.chat.agents"),
-    ("arrivals: poisson\n    rate: 4 req/s", "arrivals: closed\n    concurrency: 8", "traffic.chat.arrivals"),
-    ("slo: quick\n", "slo: quick\n    timeout: 8 s\n", "traffic.chat.timeout"),
-    ("slo: quick\n", "slo: quick\n    cancel_after: 8 s\n", "traffic.chat.cancel_after"),
-    ("slo: quick\n", "slo: quick\n    retries: {n: 2}\n", "traffic.chat.retries"),
-    ("fleet:\n", "fleet:\n  router: slo-aware\n", "fleet.router"),
     ("chips: 8", "chips: 8, speculation: {draft: 3, acceptance: 70 %}", "fleet.pools.a.deploy[0].speculation"),
     ("count: 1", "count: 1, power_cap: 450 W/chip", "fleet.pools.a.power_cap"),
-    ("count: 1", "count: 1, failures: default", "fleet.pools.a.failures"),
-    ("count: 1", "count: 1, outages: [{at: 2 min, length: 1 min}]", "fleet.pools.a.outages"),
-    ("count: 1", "count: 1, maintenance: [{at: 2 min, length: 1 min, replicas: 2}]", "fleet.pools.a.maintenance"),
-    ("count: 1", "count: 1, cold_start: 90 s", "fleet.pools.a.cold_start"),
-    ("count: 1", "count: 1, autoscale: {min: 2}", "fleet.pools.a.autoscale"),
     ("fleet:\n", "fleet:\n  spare: 8 %\n", "fleet.spare"),
     ("fleet:\n", "fleet:\n  survive: {racks: 1}\n", "fleet.survive"),
-    ("fleet:\n", "fleet:\n  kv_link: 50 GB/s\n", "fleet.kv_link"),
     ("fleet:\n", "fleet:\n  cell_replicas: 64\n", "fleet.cell_replicas"),
     ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
-    ("chips: 8}]}", HANDED, "fleet.pools.a.deploy[0].role"),
-    ("chips: 8}]}", HANDED, "fleet.pools.a.deploy[0].decode_pool"),
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
     ("site: {grid: us-virginia}", "sites: {east: {name: us-virginia, share: 100 %}}", "sites"),
     ("run:", "cost: {insurance: 1 %}\nrun:", "cost.insurance"),
