@@ -16,6 +16,7 @@ EPILOG = """\b
 Examples:
   planner validate
   planner validate --points points.csv --out predictions.parquet --json
+  planner validate --requests run.csv --meta run.meta.json --fit-first 100
 """
 
 
@@ -23,10 +24,24 @@ Examples:
 @click.option("--points", type=click.Path(path_type=Path), help="Serving points to predict (CSV).")
 @click.option("--energy", type=click.Path(path_type=Path), help="Energy points to predict (CSV).")
 @click.option("--calibration", type=click.Path(path_type=Path), help="Another calibration file than the shipped one.")
+@click.option("--requests", type=click.Path(path_type=Path), help="Request lifecycles to replay (CSV).")
+@click.option("--meta", type=click.Path(path_type=Path), help="How the engine of --requests was set up (JSON).")
+@click.option("--fit-first", type=click.IntRange(min=2), help="Fit the engine's figures to so many first requests.")
+@click.option("--chip", help="The chip of --requests where the files do not say.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Draw measured and simulated requests (SVG).")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write a prediction for each row (Parquet).")
 @output.verb(SCHEMA)
 def command(
-    points: Path | None, energy: Path | None, calibration: Path | None, out: Path | None, to: output.Settings
+    points: Path | None,
+    energy: Path | None,
+    requests: Path | None,
+    meta: Path | None,
+    fit_first: int | None,
+    chip: str | None,
+    figure: Path | None,
+    calibration: Path | None,
+    out: Path | None,
+    to: output.Settings,
 ) -> None:
     """Predict measured points and say how far off the model is.
 
@@ -39,8 +54,17 @@ def command(
     from planner.model.energy import read_energy
     from planner.model.points import read_points
 
-    if points is not None and energy is not None:
-        raise click.UsageError("--points and --energy exclude each other: one table at a time")
+    if sum(table is not None for table in (points, energy, requests)) > 1:
+        raise click.UsageError("--points, --energy and --requests exclude each other: one table at a time")
+    if requests is not None:
+        from planner.cli.validate_requests import answer
+
+        if meta is None:
+            raise click.UsageError("--requests needs --meta: it says how the engine was set up")
+        answer(SCHEMA, requests, meta, chip=chip, fit_first=fit_first, out=out, figure=figure, to=to)
+        return
+    if not (meta is None and fit_first is None and chip is None and figure is None):
+        raise click.UsageError("--meta, --fit-first, --chip and --figure belong to --requests")
     if out is not None and points is None and energy is None:
         raise click.UsageError("--out needs --points or --energy: there is no row to predict")
     used = load(calibration) if calibration is not None else shipped()

@@ -104,15 +104,19 @@ def _rows(
 
 
 def _predictive(target: Target, posterior: Posterior) -> tuple[float, float]:
-    """The members' band of a figure, widened by what the model is off by on a chip that no calibration has seen."""
+    """Where a measurement of Jalapeño would lie: the members' band, moved by the error that the reference shows and
+    widened by what the model is off by on a chip that no calibration has seen, as the posterior's error model has both.
+    """
     name = figure_name(target.model, target.metric)
-    scales = {one["id"]: float(one["scale"]) for one in posterior.tree["error_model"]["figures"]}
-    peak = next(one for one in scales if one.split("-")[0] == target.id.split("-")[0] and one.endswith("-peak"))
-    own = _HALF_BAND * scales.get(target.id, scales[peak])
+    errors = {one["id"]: one for one in posterior.tree["error_model"]["figures"]}
+    family = target.id.split("-")[0]
+    error = errors.get(target.id) or errors[f"{family}-peak"]
+    own = _HALF_BAND * float(error["scale"])
     best, (low, high) = posterior.best.figures[name], posterior.band(name)
+    middle = best * math.exp(-float(error["expected_residual"]))
     below = math.hypot(math.log(best / min(low, best)), own)
     above = math.hypot(math.log(max(high, best) / best), own)
-    return best * math.exp(-below), best * math.exp(above)
+    return middle * math.exp(-below), middle * math.exp(above)
 
 
 def _factors(

@@ -104,9 +104,12 @@ fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResu
     Table::new(table::steps(&lines))
 }
 
+/// What is wrong and the way out.
+type Reason = (String, String);
+
 /// Benchmark-like points, a row each, and for each group why it cannot run, as (what, way out).
 #[pyfunction]
-fn steady(py: Python<'_>, spec: &[u8], rows: &Bound<'_, PyAny>) -> PyResult<(Table, Vec<Option<(String, String)>>)> {
+fn steady(py: Python<'_>, spec: &[u8], rows: &Bound<'_, PyAny>) -> PyResult<(Table, Vec<Option<Reason>>)> {
     let columns = Columns::read(rows)?;
     let group_ix = columns.u64("group_ix")?;
     let (input, output) = (columns.f64("input_tokens")?, columns.f64("output_tokens")?);

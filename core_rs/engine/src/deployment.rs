@@ -70,6 +70,9 @@ pub struct EngineSpec {
     pub prefill_link_eff_frac: Option<f64>,
     /// Load of the busiest chip's experts over the mean, 1 = even.
     pub expert_skew: f64,
+    /// Attention runs after the matrix products instead of beside them: each waits for its own memory or arithmetic.
+    #[serde(default)]
+    pub attention_apart: bool,
 }
 
 /// Limits and reserves of the serving engine.

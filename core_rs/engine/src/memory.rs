@@ -151,8 +151,13 @@ fn activations(spec: &DeploymentSpec, layout: &Layout) -> f64 {
 }
 
 /// Bytes as people read them.
-fn gb(bytes: f64) -> String {
-    format!("{:.2} GB", bytes / 1e9)
+fn shown(bytes: f64) -> String {
+    for (unit, prefix) in [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")] {
+        if bytes >= unit {
+            return format!("{:.2} {prefix}", bytes / unit);
+        }
+    }
+    format!("{bytes:.0} B")
 }
 
 fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
@@ -169,10 +174,10 @@ fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
     let short = (needed - capacity).ceil();
     let what = format!(
         "{} of {part} do not fit on a chip: {} needed, {} there, {} short",
-        gb(bytes),
-        gb(needed),
-        gb(capacity),
-        gb(short)
+        shown(bytes),
+        shown(needed),
+        shown(capacity),
+        shown(short)
     );
     let mut way_out = smallest_that_fits(spec);
     if parts.states > 0.0 && needed - parts.states < capacity {

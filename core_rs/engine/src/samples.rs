@@ -24,6 +24,7 @@ fn engine() -> EngineSpec {
         link_eff_frac: 0.25,
         prefill_link_eff_frac: None,
         expert_skew: 1.0,
+        attention_apart: false,
     }
 }
 

@@ -119,6 +119,7 @@ pub struct StepModel {
     kv: KvModel,
     plan: MemoryPlan,
     chunk_tokens: f64,
+    attention_apart: bool,
 }
 
 /// Amounts of a step: over the replica, and the seconds they take on its busiest chip.
@@ -130,10 +131,29 @@ pub(crate) struct Work {
     attention_flops: f64,
     memory_s: f64,
     compute_s: f64,
+    /// Of these, what attention takes.
+    attention_memory_s: f64,
+    attention_compute_s: f64,
     network_s: f64,
 }
 
 impl Work {
+    /// The same with attention after the rest, and each the longer of its memory and its arithmetic: what rules the
+    /// longer part, the whole as a line, and what the whole would be if the other side ruled attention.
+    fn apart(&self, memory_slope_s: f64, compute_slope_s: f64) -> (Bound, Line, Line) {
+        let (memory_s, compute_s) =
+            (self.memory_s - self.attention_memory_s, self.compute_s - self.attention_compute_s);
+        let rest_s = memory_s.max(compute_s);
+        let of = |base: f64, slope: f64| Line::of((rest_s + base) * FEMTO, slope * FEMTO);
+        let by_memory = of(self.attention_memory_s, memory_slope_s);
+        let by_compute = of(self.attention_compute_s, compute_slope_s);
+        let is_memory = by_memory.base >= by_compute.base;
+        let (ruling, other) = if is_memory { (by_memory, by_compute) } else { (by_compute, by_memory) };
+        let attention_s = self.attention_memory_s.max(self.attention_compute_s);
+        let rules = if rest_s >= attention_s { memory_s >= compute_s } else { is_memory };
+        (if rules { Bound::Memory } else { Bound::Compute }, ruling, other)
+    }
+
     /// Energy above parked.
     fn joules(&self, p: &PowerModel) -> f64 {
         p.j_per_byte * self.bytes
@@ -231,6 +251,7 @@ impl StepModel {
             kv,
             plan,
             chunk_tokens: spec.serving.chunk_tokens as f64,
+            attention_apart: spec.engine.attention_apart,
         })
     }
 
@@ -258,7 +279,9 @@ impl StepModel {
         let network_fs = round(work.network_s * FEMTO);
         let memory_fs = Line::of(work.memory_s * FEMTO, memory_slope_s * FEMTO);
         let compute_fs = Line::of(work.compute_s * FEMTO, compute_slope_s * FEMTO);
-        let (bound, ruling, other) = if memory_fs.base >= compute_fs.base {
+        let (bound, ruling, other) = if self.attention_apart {
+            work.apart(memory_slope_s, compute_slope_s)
+        } else if memory_fs.base >= compute_fs.base {
             (Bound::Memory, memory_fs, compute_fs)
         } else {
             (Bound::Compute, compute_fs, memory_fs)
@@ -291,25 +314,28 @@ impl StepModel {
         let group_share = if n_seqs == 0.0 { 0.0 } else { group_seqs / n_seqs };
         let moves = pairs + (kv.full_layers + kv.sliding_layers) * n_seqs;
         let routed = n_seqs + all.tokens;
+        let attention_memory_s = m.kv_s * (moves * group_share + group.kv_moves);
+        let attention_compute_s = c.decode.pair * pairs * group_share + c.prefill.pair * group.pairs;
         Work {
+            attention_memory_s,
+            attention_compute_s,
             bytes: m.rest_bytes
                 + m.expert_bytes * touched
                 + m.kv_bytes * (moves + all.kv_moves)
                 + m.state_bytes * (n_seqs + all.count),
             memory_s: m.rest_s
                 + m.expert_s * (touched * self.skew).min(1.0)
-                + m.kv_s * (moves * group_share + group.kv_moves)
+                + attention_memory_s
                 + m.state_s * (group_seqs + group.count),
             rest_flops: c.rest_flops * routed + c.lm_head_flops * (n_seqs + all.count),
             expert_flops: c.expert_flops * routed,
             attention_flops: c.decode_pair_flops * pairs + c.prefill_pair_flops * all.pairs,
             compute_s: (c.decode.rest + c.decode.lm_head) * group_seqs
                 + c.decode.experts * n_seqs
-                + c.decode.pair * pairs * group_share
                 + c.prefill.rest * group.tokens
                 + c.prefill.lm_head * group.count
                 + c.prefill.experts * all.tokens
-                + c.prefill.pair * group.pairs,
+                + attention_compute_s,
             network_s: self.network.latency_s
                 + self.network.token_s * group_seqs
                 + self.network.prompt_token_s * group.tokens,

@@ -71,7 +71,7 @@ def test_disaggregation_both_ways() -> None:
 def test_without_a_link_the_narrower_side_hands_over_as_fast_as_it_can() -> None:
     spec = spec_of("05-disaggregated", sets=("fleet.kv_link=null",))
     gb300, jalapeno = (d["deployment"]["chip"]["scale_out_bytes_per_s"] for d in spec["deployments"])
-    assert spec["link"]["bytes_per_s"] == min(18 * 4 * gb300, 16 * 8 * jalapeno)
+    assert spec["link"]["bytes_per_s"] == min(18 * 4 * gb300, 8 * 8 * jalapeno)
     assert spec["link"]["latency_ns"] > 0
 
 

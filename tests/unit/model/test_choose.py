@@ -83,7 +83,7 @@ def test_what_fits_nowhere_says_how_much_and_what_would() -> None:
     with pytest.raises(Infeasible) as error:
         chosen("h100-sxm", "llama-3.1-70b", 1, **CHAT)
     (fault,) = error.value.faults
-    assert fault.what.startswith("llama-3.1-70b on 1 h100-sxm: weights: 141104775168 B of weights do not fit on a chip")
+    assert fault.what.startswith("llama-3.1-70b on 1 h100-sxm: weights: 141.10 GB of weights do not fit on a chip")
     assert fault.way_out == "the smallest layout that fits has 2 chips (tp 2, dp 1, ep 1)"
     with pytest.raises(Infeasible, match="deepseek-r1 on 72 gb300: experts"):
         chosen("gb300", "deepseek-r1", 72, **CHAT)

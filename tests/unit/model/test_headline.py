@@ -50,5 +50,5 @@ def test_the_fitted_side_is_near(rows: list[dict[str, Any]]) -> None:
     ]
     off = [abs(math.log(row["model"] / row["published"])) for row in fitted]
     assert len(off) == 9
-    assert sorted(off)[4] < 0.1
+    assert sorted(off)[4] < 0.12
     assert all(row["in_band"] for row in fitted)

@@ -216,3 +216,29 @@ fn a_power_cap_slows_steps_as_much_as_it_has_to() {
         }
     }
 }
+
+#[test]
+fn attention_apart_adds_what_else_hides_behind_the_rest() {
+    let mut dice = Stream::new(12, Purpose::RouterChoice, 0, 0);
+    for mut spec in deployments() {
+        let together = StepModel::new(&spec).unwrap();
+        spec.engine.attention_apart = true;
+        let apart = StepModel::new(&spec).unwrap();
+        for _ in 0..200 {
+            let mut chunks = Vec::new();
+            let load = random_load(&mut dice, together.window_tokens(), &mut chunks);
+            let (one, two) = (together.step(&load), apart.step(&load));
+            assert!(two.time_fs.base >= one.time_fs.base - 2);
+            // At most both sides in full, one after the other.
+            let both = one.launch_fs + one.memory_fs + one.compute_fs + one.network_fs;
+            assert!(two.time_fs.base <= both + 4);
+            // The line is the step recomputed.
+            if load.chunks.is_empty() && load.n_seqs > 0 && together.window_tokens() == 0 {
+                let i = dice.below(two.valid_steps.min(1000));
+                let later = Load { context_tokens: load.context_tokens + i * load.n_seqs, ..load };
+                let again = apart.step(&later).time_fs.base;
+                assert!((two.time_fs.at(i) - again).abs() <= i128::from(i) + 2 + again / 1_000_000_000_000_000);
+            }
+        }
+    }
+}

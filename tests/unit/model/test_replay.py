@@ -1,0 +1,115 @@
+"""Measured runs of a real engine, replayed: what the files say, and how close the simulator comes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from planner import core
+from planner.errors import FactError
+from planner.model.lifecycles import read_lifecycles
+from planner.model.replay import errors, prepare, replay
+from planner.model.replay_fit import fit_first
+from planner.model.replay_result import result_of
+
+KWARGS: dict[str, Any] = {"model": "meta-llama/Llama-3.1-8B", "max_num_seqs": 8, "max_num_batched_tokens": 2048}
+ROW = "a,0.0,0.0,0.1,0.5,100,5,0"
+HEADER = "request_id,queued_s,scheduled_s,first_token_s,last_token_s,input_tokens,output_tokens,shared_prefix_tokens"
+
+
+def files(folder: Path, rows: list[str], name: str = "rtxpro6000-x", **meta: Any) -> tuple[Path, Path]:
+    table, settings = folder / f"{name}.csv", folder / f"{name}.meta.json"
+    table.write_text("\n".join([HEADER, *rows]) + "\n")
+    settings.write_text(json.dumps({"engine_kwargs": KWARGS} | meta))
+    return table, settings
+
+
+@pytest.mark.parametrize("name", ["rtx4090-llama-3.1-8b-tp1", "rtxpro6000-llama-3.1-8b-tp1"])
+def test_a_run_fitted_to_its_first_hundred_requests_is_met(shared: Path, name: str) -> None:
+    folder = shared / "data" / "measured" / "requests"
+    run = prepare(read_lifecycles(folder / f"{name}.csv", folder / f"{name}.meta.json"))
+    fitted = fit_first(run, 100)
+    found = errors(run.measured, replay(run, fitted).requests)
+    for metric, most in {"ttft_s": 0.05, "tpot_s": 0.03, "e2e_s": 0.03}.items():
+        assert found[metric]["mean"] == pytest.approx(0.0, abs=most)
+    assert found["e2e_s"]["p99"] == pytest.approx(0.0, abs=0.05)
+
+
+def test_the_cache_has_the_blocks_of_the_run_less_the_one_that_stands_for_nothing(shared: Path) -> None:
+    folder = shared / "data" / "measured" / "requests"
+    name = "rtx4090-llama-3.1-8b-tp1"
+    run = prepare(read_lifecycles(folder / f"{name}.csv", folder / f"{name}.meta.json"))
+    assert core.plan(run.deployment)["kv_blocks"] == 2587
+    assert (run.n_replicas, run.placed) == (1, {"prefix_cache": True, "async_scheduling": True})
+    assert run.deployment["model"]["context_tokens"] == 32_768
+
+
+def test_blocks_follow_from_the_memory_where_the_file_has_none(tmp_path: Path) -> None:
+    """0.9 x 102.642 GB - 16.060 GB - 1.03 GB beside what a step's activations take, in blocks of 2 MiB."""
+    run = prepare(read_lifecycles(*files(tmp_path, [ROW])))
+    memory = core.plan(run.deployment)["memory"]
+    left = 0.9 * 102_641_958_912 - 16_059_990_016 - 1.03e9 - memory["activations_bytes"]
+    assert core.plan(run.deployment)["kv_blocks"] == int(left / 131_072) // 16
+
+
+def test_a_replay_at_rest_takes_what_the_steps_take(tmp_path: Path) -> None:
+    """Requests far apart: each finds an idle engine, so its times are its own steps."""
+    rows = [
+        f"r{at},{100 * at}.0,{100 * at}.0,{100 * at}.1,{100 * at}.5,160,5,{0 if at == 0 else 160}" for at in range(3)
+    ]
+    run = prepare(read_lifecycles(*files(tmp_path, rows)))
+    replayed = replay(run)
+    ttft = replayed.requests["ttft_s"].to_list()
+    assert ttft[1] == ttft[2] < ttft[0], "the second finds nine of its ten blocks"
+    assert replayed.windows["prefix_hit_tokens"].sum() == 320
+    result = result_of(run, replayed, None, None)
+    assert [row["request_id"] for row in result["per_request"]] == ["r0", "r1", "r2"]
+    assert {row["simulated_waiting"] for row in result["timeseries"]} == {0}
+    assert sum(row["simulated_output_tokens"] for row in result["timeseries"]) == 15
+
+
+def test_engines_side_by_side_are_replicas_and_those_of_a_mixture_one(tmp_path: Path) -> None:
+    dense = prepare(read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=KWARGS | {"data_parallel_size": 2})))
+    assert (dense.n_replicas, dense.deployment["serving"]["max_batch"]) == (2, 8)
+    kwargs = KWARGS | {"data_parallel_size": 2, "model": "Qwen/Qwen3-30B-A3B", "enable_expert_parallel": True}
+    mixture = prepare(read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=kwargs)))
+    assert (mixture.n_replicas, mixture.deployment["serving"]["max_batch"]) == (1, 16)
+    assert mixture.deployment["layout"]["dp"] == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "chip"),
+    [("NVIDIA GeForce RTX 4090", "rtx-4090"), ("NVIDIA H100 80GB HBM3", "h100-sxm"), ("", "rtx-pro-6000")],
+)
+def test_the_chip_is_that_of_the_device_or_of_the_file_name(tmp_path: Path, device: str, chip: str) -> None:
+    paths = files(tmp_path, [ROW], hardware={"device_name": device})
+    assert read_lifecycles(*paths).setup.chip == chip
+    assert read_lifecycles(*paths, chip="b200-sxm").setup.chip == "b200-sxm"
+
+
+def test_files_that_cannot_be_used_say_why(tmp_path: Path) -> None:
+    with pytest.raises(FactError, match="which chip ran"):
+        read_lifecycles(*files(tmp_path, [ROW], name="somewhere"))
+    with pytest.raises(FactError, match="request b has no tokens, or ends before it begins"):
+        read_lifecycles(*files(tmp_path, [ROW, "b,0.0,0.0,0.1,0.05,100,5,0"]))
+    with pytest.raises(FactError, match="engine_kwargs has no max_num_seqs"):
+        read_lifecycles(*files(tmp_path, [ROW], engine_kwargs={k: v for k, v in KWARGS.items() if k != "max_num_seqs"}))
+    table, meta = files(tmp_path, [ROW])
+    table.write_text("queued_s,input_tokens\n0.0,1\n")
+    with pytest.raises(FactError, match="has no column scheduled_s, first_token_s, last_token_s, output_tokens"):
+        read_lifecycles(table, meta)
+    with pytest.raises(FactError, match="cannot be read"):
+        read_lifecycles(tmp_path / "none.csv", meta)
+
+
+def test_errors_are_simulated_over_measured_less_one() -> None:
+    measured = pl.DataFrame({"ttft_s": [1.0, 3.0], "tpot_s": [None, 2.0], "e2e_s": [4.0, 4.0]})
+    simulated = pl.DataFrame({"ttft_s": [1.0, 5.0], "tpot_s": [None, 1.0], "e2e_s": [4.0, 4.0]})
+    found = errors(measured, simulated)
+    assert found["ttft_s"]["mean"] == pytest.approx(0.5)
+    assert found["tpot_s"]["p99"] == pytest.approx(-0.5)
+    assert set(found["e2e_s"].values()) == {0.0}
