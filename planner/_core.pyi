@@ -37,7 +37,10 @@ class Sim:
 
     def __new__(cls, spec: bytes) -> Sim: ...
     def feed(self, requests: object) -> None:
-        """Hand in requests: arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens UInt32, output_tokens UInt32."""
+        """Hand in requests: arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens UInt32, output_tokens UInt32.
+
+        Optional: session UInt64; after_row and delay_ns UInt64, for requests that follow others.
+        """
 
     def feed_blocks(self, blocks: object) -> None:
         """Hand in hashes of prompts that were fed: row UInt64 (ascending), hash UInt64, in prompt order."""
@@ -49,7 +52,7 @@ class Sim:
         """Work through up to `budget` events; returns simulated nanoseconds, events so far, and whether it is done."""
 
     def take(self, what: str) -> Table:
-        """A table of the finished run: classes, class_windows, deployments, windows, sketches or requests."""
+        """A table of the finished run: classes, class_windows, deployments, windows, sketches, requests or timeline."""
 
 def plan(spec: bytes) -> str:
     """What a deployment takes and holds, as JSON."""

@@ -22,6 +22,9 @@ METRICS = ("ttft", "tpot", "itl", "e2e", "queue", "task")
 FATES = ("completed", "rejected", "unfinished", "timed_out", "cancelled")
 """How a request ends, in the order of the core's `fate`."""
 
+NOWHERE = 2**32 - 1
+"""The core's `replica_ix` of a request that is on no replica."""
+
 SLICE_EVENTS = 100_000
 """Events of one slice: about 30 ms, so that Ctrl-C and progress are prompt and the slicing costs nothing."""
 

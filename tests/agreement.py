@@ -19,7 +19,6 @@ COUNTS = (
     "cached_input_tokens",
     "preemptions",
 )
-NOWHERE = 2**32 - 1
 EXACT_MAX = 1000
 """Values that a sketch keeps as they are."""
 
@@ -77,7 +76,7 @@ def check_requests(got: core.SimTables, oracle: Simulation) -> None:
             seq.fate,
             len(seq.times),
             seq.cached,
-            NOWHERE if seq.replica is None else seq.replica.number,
+            core.NOWHERE if seq.replica is None else seq.replica.number,
         )
         for row, seq in sorted(oracle.rows.items())
     ]

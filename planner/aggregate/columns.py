@@ -152,6 +152,16 @@ REQUESTS: Columns = {
     "output_tokens": "code32",
     "generated_tokens": "code32",
 }
+TIMELINE: Columns = {
+    **KEYS,
+    "pool": "text",
+    "replica_ix": "code32",
+    "begin_ns": "count64",
+    "end_ns": "count64",
+    "n_decoding": "count64",
+    "n_prompts": "count64",
+    "steps": "count64",
+}
 TABLES: Mapping[str, Columns] = {
     "pools": POOLS,
     "deployments": DEPLOYMENTS,
@@ -162,8 +172,12 @@ TABLES: Mapping[str, Columns] = {
     "costs": COSTS,
     "facts": FACTS,
     "requests": REQUESTS,
+    "timeline": TIMELINE,
 }
-"""Every table of a result, by the name of its file; `requests` only where rows were kept."""
+"""Every table of a result, by the name of its file."""
+
+ON_DEMAND = frozenset({"requests", "timeline"})
+"""Tables that are there only where they were asked for."""
 
 
 def schema_of(columns: Columns) -> dict[str, pl.DataType]:

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from planner.aggregate.columns import TABLES, schema_of
+from planner.aggregate import timeline
+from planner.aggregate.columns import ON_DEMAND, TABLES, schema_of
 from planner.errors import Fault, RunError, ScenarioError
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ def _write(result: Result, draft: Path) -> None:
         (draft / file).write_text(result.scenarios[name], encoding="utf-8")
     for name, table in result.tables.items():
         table.rechunk().write_parquet(draft / f"{name}.parquet", compression="zstd", row_group_size=1 << 18)
+    if "timeline" in result.tables:
+        with (draft / timeline.FILE).open("w", encoding="utf-8") as trace:
+            timeline.write(result.tables["timeline"], trace)
     body = {
         "schema": SCHEMA,
         "inputs": result.inputs,
@@ -124,7 +128,7 @@ def load(folder: Path) -> Result:
     if not _is_texts(files) or not _is_texts(variants):
         raise RunError(Fault(f"{folder / MANIFEST} is damaged", "run the scenario again"))
     _check_files(
-        folder, files, [*variants.values(), _RESULT, *(f"{name}.parquet" for name in TABLES if name != "requests")]
+        folder, files, [*variants.values(), _RESULT, *(f"{name}.parquet" for name in TABLES if name not in ON_DEMAND)]
     )
     try:
         return _read(folder, files, variants)

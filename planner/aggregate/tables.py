@@ -11,6 +11,7 @@ from planner.aggregate.columns import (
     DEPLOYMENTS,
     FACTS,
     KEYS,
+    ON_DEMAND,
     POOLS,
     TABLES,
     WINDOWS,
@@ -46,7 +47,7 @@ def tables(variants: Sequence[VariantSummary]) -> dict[str, pl.DataFrame]:
     return {
         name: pl.concat(frames, rechunk=True) if frames else pl.DataFrame(schema=schema_of(TABLES[name]))
         for name, frames in made.items()
-        if frames or name != "requests"
+        if frames or name not in ON_DEMAND
     }
 
 
@@ -70,6 +71,8 @@ def _of_seed(variant: VariantSummary, seed: SeedSummary, fixed: Sequence[Row]) -
     }
     if seed.run.sim.requests is not None:
         made["requests"] = _requests(variant, seed)
+    if seed.run.sim.timeline is not None:
+        made["timeline"] = _timeline(variant, seed)
     return made
 
 
@@ -172,11 +175,24 @@ def _sketches(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
 
 
 def _requests(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
+    import polars as pl
+
     from planner import core
 
     assert seed.run.sim.requests is not None
     frame = _named(seed.run.sim.requests, "class_ix", "class", list(variant.run.scenario.traffic))
+    nowhere = pl.col("replica_ix") == core.NOWHERE
+    frame = frame.with_columns(pl.when(~nowhere).then("replica_ix").alias("replica_ix"))
     return _named(frame, "fate", "fate", core.FATES)
+
+
+def _timeline(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
+    import polars as pl
+
+    assert seed.run.sim.timeline is not None
+    frame = seed.run.sim.timeline
+    pools = [placed.pool for placed in variant.run.fleet.placed for _ in range(placed.n_replicas)]
+    return frame.with_columns(pl.Series(pools, dtype=pl.String).gather(frame["replica_ix"]).alias("pool"))
 
 
 def _named(frame: pl.DataFrame, code: str, name: str, names: Sequence[str]) -> pl.DataFrame:

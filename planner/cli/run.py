@@ -34,7 +34,12 @@ Examples:
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the result [runs/TITLE-HASH].")
 @click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
-@click.option("--keep", type=click.Choice(["requests"]), help="Keep a row for each request.")
+@click.option(
+    "--keep",
+    type=click.Choice(["requests", "timeline"]),
+    multiple=True,
+    help="Keep a row for each request, or a timeline of the replicas for Perfetto; repeatable.",
+)
 @click.option("--gate", is_flag=True, help="Exit 3 when a limit is missed.")
 @click.option("--force", is_flag=True, help="Simulate again, over a result that is there.")
 @output.verb(SCHEMA)
@@ -46,7 +51,7 @@ def command(
     seed: int | None,
     out: Path | None,
     workers: int | None,
-    keep: str | None,
+    keep: tuple[str, ...],
     gate: bool,
     force: bool,
     to: output.Settings,
@@ -63,7 +68,13 @@ def command(
     line = ProgressLine(to)
     try:
         done = answer.answer(
-            scenarios, out=out, workers=workers, keep_requests=keep == "requests", is_forced=force, progress=line.show
+            scenarios,
+            out=out,
+            workers=workers,
+            keep_requests="requests" in keep,
+            keep_timeline="timeline" in keep,
+            is_forced=force,
+            progress=line.show,
         )
     finally:
         line.end()

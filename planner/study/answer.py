@@ -38,6 +38,7 @@ def answer(
     out: Path | None = None,
     workers: int | None = None,
     keep_requests: bool = False,
+    keep_timeline: bool = False,
     is_forced: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Answer:
@@ -51,7 +52,7 @@ def answer(
         The errors of `run`.
     """
     start_s = time.monotonic()
-    inputs = inputs_digest(scenarios, keep_requests=keep_requests)
+    inputs = inputs_digest(scenarios, keep_requests=keep_requests, keep_timeline=keep_timeline)
     folder = out if out is not None else RUNS / f"{slug(scenarios[0].title)}-{inputs.removeprefix('sha256:')[:8]}"
     if folder.exists() and not is_forced:
         found = _found(folder)
@@ -59,7 +60,9 @@ def answer(
             return Answer(found, folder, is_reused=True, wall_s=time.monotonic() - start_s)
         if any(folder.iterdir()) if folder.is_dir() else True:
             raise RunError(_in_the_way(folder, is_whole=found is not None))
-    result = run(scenarios, workers=workers, keep_requests=keep_requests, progress=progress)
+    result = run(
+        scenarios, workers=workers, keep_requests=keep_requests, keep_timeline=keep_timeline, progress=progress
+    )
     wall_s = time.monotonic() - start_s
     try:
         result.save(folder, is_replacing=is_forced, log=f"simulated and summed up in {wall_s:.2f} s\n")

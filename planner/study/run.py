@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner import units
+from planner.aggregate.timeline import MAX_SPANS
 from planner.errors import Fault, Infeasible, ScenarioError, TrafficError
 from planner.fleet.cells import Cell, ns, sim_spec, targets
 from planner.fleet.executor import Executor, Progress
@@ -52,12 +53,13 @@ def run(
     *,
     workers: int | None = None,
     keep_requests: bool = False,
+    keep_timeline: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Result:
     """Simulate one scenario, or several variants of one, and sum up.
 
     `workers` is how many simulations run side by side (default: the processors of this machine); the result does not
-    depend on it. `keep_requests` keeps a row for each request.
+    depend on it. `keep_requests` keeps a row for each request, `keep_timeline` what each replica did and when.
 
     Raises:
         ScenarioError, FactError, TrafficError: the input is wrong; each names all its faults.
@@ -74,7 +76,7 @@ def run(
     lengths = {_traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
     fleets = [lay_out(scenario, lengths[_traffic_key(scenario)]) for scenario in variants]
     drawn = _draw(variants, n_workers)
-    cells, jobs = _jobs(variants, fleets, drawn, keep_requests=keep_requests)
+    cells, jobs = _jobs(variants, fleets, drawn, keep_requests=keep_requests, keep_timeline=keep_timeline)
     executor: Executor = LocalExecutor(n_workers)
     tables = dict(executor.run(cells, progress=progress))
     runs = []
@@ -82,7 +84,7 @@ def run(
         mine = [job for job in jobs if job.variant == ix]
         seeds = tuple(SeedRun(seed=job.seed, sim=tables[job.cell], traffic=job.traffic) for job in mine)
         runs.append(VariantRun(scenario=scenario, fleet=fleet, seeds=seeds))
-    return Result.of(runs, inputs=inputs_digest(variants, keep_requests=keep_requests))
+    return Result.of(runs, inputs=inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline))
 
 
 Drawn = dict[tuple[str, int], "ScenarioTraffic"]
@@ -98,7 +100,7 @@ def _draw(variants: Sequence[Scenario], n_workers: int) -> Drawn:
 
 
 def _jobs(
-    variants: Sequence[Scenario], fleets: Sequence[Fleet], drawn: Drawn, *, keep_requests: bool
+    variants: Sequence[Scenario], fleets: Sequence[Fleet], drawn: Drawn, *, keep_requests: bool, keep_timeline: bool
 ) -> tuple[list[Cell], list[_Job]]:
     cells: list[Cell] = []
     jobs: list[_Job] = []
@@ -117,6 +119,8 @@ def _jobs(
                 keep_requests=keep_requests,
                 block_tokens=traffic.block_tokens,
             )
+            if keep_timeline:
+                spec["timeline_rows"] = MAX_SPANS
             key = what + json.dumps(spec, sort_keys=True)
             if key not in known:
                 known[key] = len(cells)
@@ -251,13 +255,13 @@ def _context_tokens(scenario: Scenario, fleet: Fleet, name: str) -> int:
     return max(int(fleet.placed[ix].spec["model"]["context_tokens"]) for ix in ixs)
 
 
-def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False) -> str:
+def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False, keep_timeline: bool = False) -> str:
     """A hash of everything the result depends on: scenarios, catalogue, the files that they name, the core."""
     from planner.core import build_info
     from planner.facts import catalog
     from planner.scenario.files import locate, reference_paths
 
-    total = hashlib.sha256(b"requests kept" if keep_requests else b"")
+    total = hashlib.sha256(b"requests kept" * keep_requests + b"timeline kept" * keep_timeline)
     for scenario in variants:
         total.update(f"{scenario.name} {scenario.digest()}\n".encode())
         for _, named in reference_paths(scenario.tree):

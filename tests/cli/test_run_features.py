@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tests.commandline import answer, planner
@@ -111,3 +113,25 @@ def test_a_cap_below_what_a_chip_always_draws_is_refused(tmp_path: Path) -> None
     assert done.returncode == 4
     assert "draws" in done.stderr
     assert "with nothing to do" in done.stderr
+
+
+def test_requests_and_a_timeline_are_kept(tmp_path: Path) -> None:
+    path, out = tmp_path / "scenario.yaml", tmp_path / "out"
+    path.write_text(BASE.replace(*CHANGES["outages"][0]))
+    done = planner("run", str(path), "-o", str(out), "--keep", "requests", "--keep", "timeline", "--json")
+    assert done.returncode == 0, done.stderr
+    kept = pl.read_parquet(out / "requests.parquet")
+    assert kept.filter(pl.col("fate") == "rejected")["replica_ix"].null_count() > 0
+    trace = json.loads((out / "timeline.json").read_text())
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    names = [event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"]
+    assert "a (base, seed 1)" in names
+    assert len(spans) == pl.read_parquet(out / "timeline.parquet").height > 0
+    # What the bars of the replicas last is how long they are busy, a step that a failure cut short apart.
+    busy_s = sum(event["dur"] for event in spans) / 1e6
+    windows = pl.read_parquet(out / "deployments.parquet")
+    assert busy_s >= windows["busy_chip_s"].sum() / 4 * 0.999
+    by_replica: dict[int, float] = {}
+    for event in spans:
+        assert event["ts"] >= by_replica.get(event["tid"], 0.0) - 1e-3
+        by_replica[event["tid"]] = event["ts"] + event["dur"]

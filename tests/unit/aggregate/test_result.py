@@ -237,7 +237,7 @@ def test_same_inputs_same_bytes(tmp_path: Path) -> None:
         result().save(tmp_path / name, log=f"took {name}\n")
     files = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert files == sorted(
-        [f"{name}.parquet" for name in columns.TABLES if name != "requests"]
+        [f"{name}.parquet" for name in columns.TABLES if name not in columns.ON_DEMAND]
         + ["result.json", "manifest.json", "scenario.resolved.yaml", "log.txt"]
     )
     for name in files:

@@ -89,17 +89,22 @@ impl Sim {
     }
 
     fn complete(&mut self, slot: u32, end_ns: u64) {
-        let request = self.slab[slot].clone();
-        self.keep_row(&request, Fate::Completed, end_ns);
+        if self.spec.keep_requests {
+            let request = self.slab[slot].clone();
+            self.keep_row(&request, Fate::Completed, end_ns);
+        }
+        let request = &self.slab[slot];
+        let (row, class, has_session, replica) =
+            (request.row, usize::from(request.class), request.session.is_some(), request.replica);
         self.slab.remove(slot);
-        if let Some(begin_ns) = self.inbox.ended(request.row, true) {
-            let is_task = request.session.is_some() && self.clock.in_span(begin_ns);
-            if is_task && !self.spec.classes[usize::from(request.class)].chains_go_on {
-                let pool = self.deployments[self.deployment_of[request.replica as usize] as usize].pool;
-                self.classes[usize::from(request.class)].add_task(pool, end_ns - begin_ns);
+        if let Some(begin_ns) = self.inbox.ended(row, true) {
+            let is_task = has_session && self.clock.in_span(begin_ns) && !self.spec.classes[class].chains_go_on;
+            if is_task {
+                let pool = self.deployments[self.deployment_of[replica as usize] as usize].pool;
+                self.classes[class].add_task(pool, end_ns - begin_ns);
             }
         }
-        self.follow(request.row, end_ns);
+        self.follow(row, end_ns);
     }
 
     /// The client of a request without its first token gives up, and perhaps tries again.
