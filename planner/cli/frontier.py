@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Latency against throughput for MODEL on CHIPS, over every layout, load and split of roles.
 
-    Points are steady states: closed loops as a benchmark runs them, and replicas kept full. NVIDIA and AMD chips are
-    shown under each measured stack and under all engines pooled, Jalapeño as inferred from its published figures.
+    Points are steady states: closed loops as a benchmark runs them, and replicas kept full. NVIDIA's chips are shown
+    under each measured stack and under all engines pooled, Jalapeño as inferred from its published figures.
     """
     from planner.errors import RunError
     from planner.model.sweep import Lengths

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from planner.facts import catalog
 from planner.model.best import scaled
 from planner.model.calibration import Calibration, shipped
 from planner.model.sweep import Pool, System
@@ -24,8 +25,11 @@ def pooled(pool: Pool, calibration: Calibration) -> System:
 def measured(pool: Pool, calibration: Calibration, precision: str) -> list[System]:
     """One system for each serving engine and mode that was measured with this model and precision, each with its best
     launches; layouts with attention data parallelism only where the stack was measured with it, or the model has latent
-    attention, which is served so.
+    attention, which is served so. A vendor none of whose chips was measured has none.
     """
+    facts = catalog.load()
+    if pool.chip.vendor not in {facts.chip(name).vendor for name in calibration.tree["known"]["chips"]}:
+        return []
     found = []
     for one in calibration.tree.get("best", ()):
         if (one["model"], one["precision"]) == (pool.model.name, precision):

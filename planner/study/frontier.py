@@ -79,8 +79,11 @@ def frontier(
             notices.append(Notice("does_not_fit", f"{what.name} fits no layout of {name}"))
             continue
         if "measured" not in points["stack"] and "pooled" in points["stack"]:
-            text = f"{what.name} was not measured on {name}'s engines at {label}: the pooled model alone is shown"
+            text = f"{what.name} at {label} was measured on no chip of {chip.vendor}: on {name} all engines are pooled"
             notices.append(Notice("not_measured", text))
+        elif "measured" in points["stack"] and name not in calibration.tree["known"]["chips"]:
+            text = f"{name} was not measured: its best stack is that of {what.name} on {chip.vendor}'s other chips"
+            notices.append(Notice("other_chip", text))
         points = with_bands(points, held, lengths, label, calibration, posterior)
         points = points.with_columns(precision=pl.lit(held.precision_words))
         frames.append(_priced(points, chip, other or chip, lengths, notices))

@@ -99,7 +99,7 @@ def test_a_long_unchunked_prompt_tips_one_small_chip_over() -> None:
     # still fit; activations of 16,384 tokens, 16,384 x (2 x 8,192 + 3 x 28,672) x 2 = 3.36e9, do not.
     options = {"tp": 1, "precision": "fp8", "chunk_tokens": 16_384}
     small = dataclasses.replace(catalog.load().chip("h100-sxm"), memory_bytes=Fact(80e9, kind="bytes"))
-    with pytest.raises(Infeasible, match="activations: 3.36 GB of activations do not fit on a chip") as error:
+    with pytest.raises(Infeasible, match=r"activations: 3\.36 GB of activations do not fit on a chip") as error:
         core.plan(spec_of(small, "llama-3.1-70b", **options)[0])
     assert error.value.faults[0].way_out == "the smallest layout that fits has 2 chips (tp 2, dp 1, ep 1)"
     assert core.plan(spec_of("h100-sxm", "llama-3.1-70b", **options)[0])["kv_capacity_tokens"] >= 16_384
