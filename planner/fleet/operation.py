@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from planner.scenario.schema import Deploy, Failures, Outage, Pool, TrafficClass
 
 NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
+"""What happens again and again does so at most every millisecond."""
 YEAR_NS = 365 * 86_400 * NS_PER_S
 
 
@@ -175,7 +177,7 @@ def _of_pool(pool: Pool, layout: PoolLayout, faults: list[Fault]) -> list[dict[s
                 "min": min(scale.min, n),
                 "max": min(scale.max or n, n),
                 "target_ppm": round(scale.target_frac * 1e6),
-                "delay_ns": max(1, ns(scale.delay_s)),
+                "delay_ns": max(NS_PER_MS, ns(scale.delay_s)),
             }
     return found
 
@@ -218,7 +220,7 @@ def failures(asked: Failures, placed: Placed, n_racks: int) -> list[dict[str, An
     ]
     return [
         {
-            "mean_ns": max(1, round(YEAR_NS / (per_year * asked.acceleration))),
+            "mean_ns": max(NS_PER_MS, round(YEAR_NS / (per_year * asked.acceleration))),
             "repair_ns": max(1, ns(repair_s)),
             "n_together": n_together,
         }

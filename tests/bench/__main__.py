@@ -1,7 +1,9 @@
 """`make bench`: one JSON line a figure, `name value unit ratio`; ratios of one run outlast a noisy machine.
 
 `sim_requests_per_s_azure-conv_loadN`: requests simulated a second on one core, all outputs on, at N % of what the
-replicas can complete; `ratio` is the time a request takes against that at the first load.
+replicas can complete; `ratio` is the time a request takes against that at the first load. `..._disagg`: a prefill pool
+before a decode pool. `sim_requests_per_s_flat_*`: loads, output lengths, batches and numbers of replicas apart from
+those, where the cost of a request should stay the same; `ratio` is its time against the first of its kind.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from planner.model.wish import Wish
 from planner.traffic import profiles
 
 N_REQUESTS = 1_000_000
+N_FLAT = 200_000
 N_REPLICAS = 16
 LOADS = (30, 60, 90, 110)
 PROFILE = "azure-conv-2023"
@@ -37,6 +40,55 @@ def main() -> None:
         spent_s = time.perf_counter() - start_s
         first = first or spent_s
         say(f"sim_requests_per_s_{PROFILE}_load{load}", N_REQUESTS / spent_s, "req/s", spent_s / first)
+    split = split_spec(round(N_REQUESTS / (capacity * 0.45) * 1e9))
+    spent_s = timed(split, spread(lengths, split["length_ns"]))
+    say(f"sim_requests_per_s_{PROFILE}_disagg", N_REQUESTS / spent_s, "req/s", spent_s / (first or spent_s))
+    flat(lengths.head(N_FLAT))
+
+
+def flat(lengths: pl.DataFrame) -> None:
+    """The cost of a request along each axis, at 60 % of what the replicas can complete (loads apart)."""
+    for load in (10, 60, 110):
+        flat_point("load", load, lengths, load=load)
+    for tokens in (200, 1_000, 4_000, 16_000):
+        longer = lengths.head(N_FLAT * 200 // max(tokens, 400)).with_columns(
+            pl.lit(tokens, dtype=pl.UInt32).alias("output_tokens")
+        )
+        flat_point("output", tokens, longer)
+    for batch in (8, 64, 256, 1_024):
+        flat_point("batch", batch, lengths, max_batch=batch)
+    for replicas in (1, 16, 1_000, 10_000):
+        flat_point("replicas", replicas, lengths, n_replicas=replicas)
+
+
+FIRST: dict[str, float] = {}
+
+
+def flat_point(axis: str, value: int, lengths: pl.DataFrame, *, load: int = 60, **changes: int) -> None:
+    """One figure: microseconds a request, and against the first of its axis."""
+    capacity = completed_per_s(lengths.head(20_000), **(changes | {"n_replicas": 4})) / 4
+    n_replicas = changes.get("n_replicas", N_REPLICAS)
+    span_ns = round(lengths.height / (capacity * n_replicas * load / 100) * 1e9)
+    each_s = timed(spec(span_ns, **changes), spread(lengths, span_ns)) / lengths.height
+    first = FIRST.setdefault(axis, each_s)
+    say(f"sim_requests_per_s_flat_{axis}{value}", 1 / each_s, "req/s", each_s / first)
+
+
+def timed(what: dict[str, Any], frame: pl.DataFrame) -> float:
+    """Seconds that a simulation takes."""
+    start_s = time.perf_counter()
+    core.simulate(what, frame)
+    return time.perf_counter() - start_s
+
+
+def split_spec(span_ns: int) -> dict[str, Any]:
+    """The same chips, half of them before the others, over a link of 400 GB/s."""
+    split = spec(span_ns)
+    (placed,) = split["deployments"]
+    placed |= {"n_replicas": N_REPLICAS // 2}
+    split["deployments"] = [placed | {"role": "prefill", "decode_targets": [1]}, placed | {"role": "decode"}]
+    split["link"] = {"bytes_per_s": 400e9, "latency_ns": 10_000}
+    return split
 
 
 def requests(n: int) -> pl.DataFrame:
@@ -57,12 +109,15 @@ def spread(frame: pl.DataFrame, span_ns: int) -> pl.DataFrame:
     )
 
 
-def spec(span_ns: int) -> dict[str, Any]:
+def spec(span_ns: int, *, n_replicas: int = N_REPLICAS, max_batch: int | None = None) -> dict[str, Any]:
     """gpt-oss-120b on four GB300 chips a replica, one class with limits."""
     facts = catalog.load()
     chip = facts.chip("gb300")
     wish = Wish(n_chips=4, mean_input_tokens=1155.0, mean_output_tokens=211.0, tpot_limit_s=0.05)
     made = choose(chip, facts.model("gpt-oss-120b"), facts.engine(chip.engine), facts.serving(), wish)
+    deployment = dict(made.spec)
+    if max_batch is not None:
+        deployment["serving"] = {**deployment["serving"], "max_batch": max_batch}
     return {
         "spec_version": 1,
         "seed": 1,
@@ -78,17 +133,18 @@ def spec(span_ns: int) -> dict[str, Any]:
                 "targets": [{"deployments": [0], "share": None}],
             }
         ],
-        "deployments": [{"pool_ix": 0, "n_replicas": N_REPLICAS, "deployment": made.spec}],
+        "deployments": [{"pool_ix": 0, "n_replicas": n_replicas, "deployment": deployment}],
         "keep_requests": False,
     }
 
 
-def completed_per_s(lengths: pl.DataFrame) -> float:
+def completed_per_s(lengths: pl.DataFrame, **changes: int) -> float:
     """What the replicas complete a second when all requests are there from the start."""
     few = lengths.head(100_000)
-    tables = core.simulate(spec(few.height), spread(few, few.height))
-    busy_s = tables.windows.group_by("window_ix").agg(pl.col("busy_s").max()).height * 60
-    return few.height / busy_s
+    asked = spec(few.height, **changes)
+    tables = core.simulate(asked, spread(few, few.height))
+    (placed,) = asked["deployments"]
+    return few.height / (tables.windows["busy_s"].sum() / placed["n_replicas"])
 
 
 def say(name: str, value: float, unit: str, ratio: float) -> None:

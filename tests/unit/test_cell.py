@@ -152,6 +152,7 @@ def test_lone_replica_down_turns_away_unless_clients_try_again() -> None:
         ({"autoscale": {"min": 2, "max": 1, "target_ppm": 1, "delay_ns": 1}}, "autoscale"),
         ({"outages": [{"at_ns": 0, "length_ns": 1, "first": 1, "n_replicas": 1}]}, "replicas that there are"),
         ({"failures": [{"mean_ns": 0, "repair_ns": 1, "n_together": 1}]}, "above 0"),
+        ({"failures": [{"mean_ns": 5, "repair_ns": 1, "n_together": 1}]}, "1 ms or more"),
         ({"role": "prefill"}, "decode_targets"),
         ({"role": "decode"}, "takes no prompts"),
     ],

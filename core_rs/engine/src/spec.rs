@@ -6,7 +6,7 @@ mod routing;
 
 use serde::Deserialize;
 
-use crate::class_meter::Limit;
+use crate::class_meter::{Limit, Metric};
 use crate::deployment::DeploymentSpec;
 use crate::error::{Error, Result};
 
@@ -141,6 +141,9 @@ const MAX_CLASSES_X_POOLS: usize = 1_000_000;
 const MAX_WINDOWS: u64 = 10_000_000;
 const MAX_BLOCK_TOKENS: u64 = 65_536;
 const MAX_HOST_BYTES: f64 = 1e18;
+const MAX_RETRIES: u32 = 1_000;
+/// What happens to a replica again and again does so at most every millisecond.
+const MIN_AGAIN_NS: u64 = 1_000_000;
 
 impl SimSpec {
     /// Read a spec from JSON.
@@ -203,8 +206,11 @@ impl SimSpec {
             if n_shares > 0 && ((total - 1.0).abs() > 1e-9 || class.targets.iter().any(|t| t.share < Some(0.0))) {
                 return refuse("classes.targets.share", "must be at least 0 and sum to 1");
             }
-            if class.retries.is_some_and(|retries| !(1.0..=1e6).contains(&retries.factor)) {
-                return refuse("classes.retries.factor", "must be 1 to 1e6");
+            if class.retries.is_some_and(|r| !(1.0..=1e6).contains(&r.factor) || r.n > MAX_RETRIES) {
+                return refuse("classes.retries", &format!("factor must be 1 to 1e6, n at most {MAX_RETRIES}"));
+            }
+            if class.limits.iter().any(|limit| limit.metric == Metric::Task) {
+                return refuse("classes.limits", "task is of several requests, so none of them can hold it");
             }
             for target in &class.targets {
                 let n: usize =
@@ -274,13 +280,22 @@ impl SimSpec {
             if placed.outages.iter().chain(&placed.maintenance).any(is_off) {
                 return refuse(at, "outages, maintenance", "must be of replicas that there are, and of some length");
             }
-            if placed.failures.iter().any(|f| f.mean_ns == 0 || f.repair_ns == 0 || f.n_together == 0) {
-                return refuse(at, "failures", "must have a mean time, a repair time and a number above 0");
+            let is_hasty = |f: &FailureSpec| f.mean_ns < MIN_AGAIN_NS || f.repair_ns == 0 || f.n_together == 0;
+            if placed.failures.iter().any(is_hasty) {
+                return refuse(
+                    at,
+                    "failures",
+                    "must have a mean time of 1 ms or more, a repair time and a number above 0",
+                );
             }
             if placed.autoscale.is_some_and(|s| {
-                s.min == 0 || s.max < s.min || u64::from(s.max) > n || s.target_ppm == 0 || s.delay_ns == 0
+                s.min == 0 || s.max < s.min || u64::from(s.max) > n || s.target_ppm == 0 || s.delay_ns < MIN_AGAIN_NS
             }) {
-                return refuse(at, "autoscale", "must be 1 <= min <= max <= n_replicas, with a target and a delay");
+                return refuse(
+                    at,
+                    "autoscale",
+                    "must be 1 <= min <= max <= n_replicas, with a target and a delay of 1 ms or more",
+                );
             }
         }
         Ok(())
