@@ -324,6 +324,14 @@ SERVING: tuple[Key | Section, ...] = (
         is_needed=True,
         rule="not_negative",
     ),
+    Key(
+        "profiled",
+        "profiled_bytes",
+        "bytes",
+        "Memory of each chip that an engine measures as used beside weights and activations when it sizes its cache.",
+        is_needed=True,
+        rule="not_negative",
+    ),
 )
 
 
@@ -339,6 +347,7 @@ class Serving:
     runtime_reserve_bytes: Fact
     collective_buffer_bytes: Fact
     collective_buffer_pair_bytes: Fact
+    profiled_bytes: Fact
 
 
 SITE: tuple[Key | Section, ...] = (

@@ -21,9 +21,6 @@ __all__ = ["METRICS", "Replayed", "Run", "errors", "prepare", "replay"]
 METRICS = ("ttft_s", "tpot_s", "e2e_s")
 QUANTILES = (50, 90, 95, 99)
 ENGINE = "vllm"
-PROFILED_BYTES = 1.03e9
-"""Beside weights, activations and cache, of the share of memory that vLLM uses: what the run on the RTX 4090 left
-unused: 22.73 GB - 16.06 GB of weights - 0.21 GB of activations - 2,588 blocks of 2 MiB."""
 _LONGEST_S = 1e5
 _WINDOW_NS = 10**9
 
@@ -78,7 +75,8 @@ def prepare(run: Lifecycles) -> Run:
         max_batch=setup.max_batch * groups,
         chunk_tokens=setup.chunk_tokens * groups,
     )
-    spec["serving"] |= {"block_tokens": setup.block_tokens, "runtime_reserve_bytes": PROFILED_BYTES}
+    profiled = known.serving().profiled_bytes.number
+    spec["serving"] |= {"block_tokens": setup.block_tokens, "runtime_reserve_bytes": profiled}
     if setup.context_tokens is not None:
         spec["model"]["context_tokens"] = min(spec["model"]["context_tokens"], setup.context_tokens)
     spec["chip"]["memory_bytes"] = (setup.memory_bytes or spec["chip"]["memory_bytes"]) * setup.memory_frac

@@ -4,6 +4,8 @@
 replicas can complete; `ratio` is the time a request takes against that at the first load. `..._disagg`: a prefill pool
 before a decode pool. `sim_requests_per_s_flat_*`: loads, output lengths, batches and numbers of replicas apart from
 those, where the cost of a request should stay the same; `ratio` is its time against the first of its kind.
+`sim_requests_per_s_mooncake_prefix`: the Mooncake trace with the prefix cache on, two replicas four fifths busy;
+`ratio` is the time against the same without the cache. Only where the shared traces are.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from planner.facts import catalog
 from planner.model.choose import choose
 from planner.model.wish import Wish
 from planner.traffic import profiles
+from tests.bench import prefixes
 
 N_REQUESTS = 1_000_000
 N_FLAT = 200_000
 N_REPLICAS = 16
+MOONCAKE_COPIES = 20
 LOADS = (30, 60, 90, 110)
 PROFILE = "azure-conv-2023"
 
@@ -43,7 +47,25 @@ def main() -> None:
     split = split_spec(round(N_REQUESTS / (capacity * 0.45) * 1e9))
     spent_s = timed(split, spread(lengths, split["length_ns"]))
     say(f"sim_requests_per_s_{PROFILE}_disagg", N_REQUESTS / spent_s, "req/s", spent_s / (first or spent_s))
+    with_prefixes()
     flat(lengths.head(N_FLAT))
+
+
+def with_prefixes() -> None:
+    """The figure with a prefix cache."""
+    span_ns = MOONCAKE_COPIES * 3_600 * 10**9
+    made = prefixes.requests(MOONCAKE_COPIES, span_ns)
+    if made is None:
+        return
+    frame, blocks = made
+    spent_s = {}
+    for has_cache in (False, True):
+        made_spec = spec(span_ns) | {"hash_block_tokens": prefixes.HASH_TOKENS}
+        made_spec["deployments"][0] |= {"n_replicas": 2, "prefix_cache": has_cache}
+        start_s = time.perf_counter()
+        core.simulate(made_spec, frame, blocks if has_cache else None)
+        spent_s[has_cache] = time.perf_counter() - start_s
+    say("sim_requests_per_s_mooncake_prefix", frame.height / spent_s[True], "req/s", spent_s[True] / spent_s[False])
 
 
 def flat(lengths: pl.DataFrame) -> None:

@@ -140,3 +140,13 @@ def test_host_memory_keeps_what_is_evicted_and_the_step_waits_for_it() -> None:
 def test_hashes_that_cannot_be_are_refused(hash_tokens: int, hashes: dict[int, list[int]], message: str) -> None:
     with pytest.raises(CoreError, match=message):
         core.simulate(cached(toy(), hash_tokens), requests([(0, 0, 20, 1)]), blocks(hashes))
+
+
+def test_hashes_that_nobody_shares_change_nothing() -> None:
+    rows = [(at * S // 50, 0, 40 + 37 * at % 200, 1 + 11 * at % 30) for at in range(60)]
+    hashes = {at: list(range(1000 * at, 1000 * at + row[2] // 16)) for at, row in enumerate(rows)}
+    plain = core.simulate(cell(toy()), requests(rows)).requests
+    with_cache = core.simulate(cached(toy()), requests(rows), blocks(hashes)).requests
+    assert plain is not None
+    assert with_cache is not None
+    assert plain.equals(with_cache)

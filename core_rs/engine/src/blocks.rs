@@ -75,11 +75,16 @@ impl Blocks {
         }
     }
 
-    /// Hold the blocks of `hash`, which is cached; those in host memory only are yet to be taken. Returns its entry.
-    pub fn hold(&mut self, hash: u64) -> Option<u32> {
-        let (at, taken) = self.cache.as_mut()?.hold(hash, &mut self.host);
+    /// Hold the `at`-th stretch of the chain found last, `hash`. What is in host memory only is yet to be taken.
+    pub fn hold_found(&mut self, at: usize, hash: u64) -> Option<u32> {
+        let (entry, taken) = self.cache.as_mut()?.hold_found(at, hash, &mut self.host);
         self.used += taken;
-        Some(at)
+        Some(entry)
+    }
+
+    /// Hold an entry of the cache.
+    pub fn hold(&mut self, at: u32) {
+        self.used += self.cache.as_mut().map_or(0, |cache| cache.hold(at));
     }
 
     /// Let go of an entry of the cache.

@@ -29,6 +29,9 @@ impl HostMemory {
 
     /// Keep the stretch `hash`, unless there is no room even with all others gone.
     pub fn keep(&mut self, hash: u64, blocks: u32) {
+        if self.total == 0 {
+            return;
+        }
         self.remove(hash);
         if !self.make_room(u64::from(blocks)) {
             return;

@@ -17,9 +17,13 @@ use crate::host::HostMemory;
 /// No entry.
 pub const NONE: u32 = u32::MAX;
 
-/// Hashes are spread already, or small numbers that follow each other: one multiplication does for both.
+/// Hashes are spread already, or numbers that follow each other in a prompt. Those stay neighbours in the table: their
+/// low halves are kept in order, moved by the high half, and only the top bits (which tell entries apart) are mixed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spread(u64);
+
+const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+const TOP: u64 = 0xFFFF_0000_0000_0000;
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {
@@ -33,8 +37,8 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, hash: u64) {
-        let mixed = (self.0 ^ hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 32);
+        let place = (hash & 0xFFFF_FFFF).wrapping_add((hash >> 32).wrapping_mul(ODD));
+        self.0 = self.0.rotate_left(8) ^ ((place & !TOP) | (hash.wrapping_mul(ODD) & TOP));
     }
 }
 
@@ -79,31 +83,46 @@ pub struct Found {
 pub struct PrefixCache {
     entries: Vec<Entry>,
     vacant: Vec<u32>,
+    /// By hash. Evicting leaves a stretch in it: an entry that is no longer of its hash tells, and costs nothing.
     table: ByHash<u32>,
+    n_stretches: usize,
     oldest: u32,
     newest: u32,
+    /// The entries of the chain found last; `NONE` for those in host memory.
+    found: Vec<u32>,
 }
 
 impl PrefixCache {
     /// A cache of `total` blocks, all free.
     pub fn new(total: u64) -> Self {
-        let mut cache =
-            Self { entries: Vec::new(), vacant: Vec::new(), table: ByHash::default(), oldest: NONE, newest: NONE };
+        let mut cache = Self {
+            entries: Vec::new(),
+            vacant: Vec::new(),
+            table: ByHash::default(),
+            n_stretches: 0,
+            oldest: NONE,
+            newest: NONE,
+            found: Vec::new(),
+        };
         cache.give(total);
         cache
     }
 
     /// The longest chain of `hashes` that is cached here or in host memory; `blocks_of` says how many blocks each has.
-    pub fn find(&self, hashes: &[u64], blocks_of: impl Fn(usize) -> u64, host: &HostMemory) -> Found {
+    pub fn find(&mut self, hashes: &[u64], blocks_of: impl Fn(usize) -> u64, host: &HostMemory) -> Found {
         let mut found = Found::default();
+        self.found.clear();
         for (at, hash) in hashes.iter().enumerate() {
             let blocks = blocks_of(at);
-            let entry = self.table.get(hash).map(|&at| &self.entries[at as usize]);
-            match entry {
-                Some(entry) if u64::from(entry.blocks) == blocks => {
-                    found.held += if entry.refs > 0 { blocks } else { 0 };
+            match self.entry(*hash) {
+                Some((entry, its)) if its == blocks => {
+                    found.held += if self.entries[entry as usize].refs > 0 { blocks } else { 0 };
+                    self.found.push(entry);
                 }
-                None if host.find(*hash).map(u64::from) == Some(blocks) => found.fetched += blocks,
+                None if host.find(*hash).map(u64::from) == Some(blocks) => {
+                    found.fetched += blocks;
+                    self.found.push(NONE);
+                }
                 _ => break,
             }
             found.blocks += blocks;
@@ -112,32 +131,60 @@ impl PrefixCache {
         found
     }
 
-    /// Hold `hash`, which was found. Returns its entry and the blocks that this takes from the queue; one that was in
-    /// host memory takes none: its blocks are yet to be taken.
-    pub fn hold(&mut self, hash: u64, host: &mut HostMemory) -> (u32, u64) {
-        if let Some(&at) = self.table.get(&hash) {
-            let is_free = self.entries[at as usize].refs == 0;
-            if is_free {
-                self.unlink(at);
-            }
-            let entry = &mut self.entries[at as usize];
-            entry.refs += 1;
-            return (at, if is_free { u64::from(entry.blocks) } else { 0 });
+    /// Hold the `at`-th stretch of the chain found last, which is `hash`. Returns its entry and the blocks that this
+    /// takes from the queue; one that was in host memory takes none: its blocks are yet to be taken.
+    pub fn hold_found(&mut self, at: usize, hash: u64, host: &mut HostMemory) -> (u32, u64) {
+        if self.found[at] == NONE {
+            let blocks = host.remove(hash).unwrap_or(0);
+            return (self.publish(hash, blocks).unwrap_or_else(|(other, _)| other), 0);
         }
-        let blocks = host.remove(hash).unwrap_or(0);
-        (self.publish(hash, blocks), 0)
+        (self.found[at], self.hold(self.found[at]))
     }
 
-    /// Make `blocks` blocks of a running sequence findable; `hash` is not in the table. Returns the entry, held once.
-    pub fn publish(&mut self, hash: u64, blocks: u32) -> u32 {
-        let at = self.insert(Entry { kind: Kind::Shared(hash), blocks, refs: 1, older: NONE, newer: NONE });
-        self.table.insert(hash, at);
-        at
+    /// Hold an entry; returns the blocks that this takes from the queue.
+    pub fn hold(&mut self, at: u32) -> u64 {
+        let is_free = self.entries[at as usize].refs == 0;
+        if is_free {
+            self.unlink(at);
+        }
+        let entry = &mut self.entries[at as usize];
+        entry.refs += 1;
+        if is_free {
+            u64::from(entry.blocks)
+        } else {
+            0
+        }
     }
 
-    /// The blocks of `hash`, if it is here.
-    pub fn blocks_of(&self, hash: u64) -> Option<u64> {
-        self.table.get(&hash).map(|&at| u64::from(self.entries[at as usize].blocks))
+    /// Make `blocks` blocks of a running sequence findable as `hash`, held once, unless it is here already: then the
+    /// entry that is, and its blocks.
+    pub fn publish(&mut self, hash: u64, blocks: u32) -> Result<u32, (u32, u64)> {
+        let place = self.table.entry(hash).or_insert(NONE);
+        if let Some(entry) = self.entries.get(*place as usize).filter(|entry| entry.kind == Kind::Shared(hash)) {
+            return Err((*place, u64::from(entry.blocks)));
+        }
+        let entry = Entry { kind: Kind::Shared(hash), blocks, refs: 1, older: NONE, newer: NONE };
+        let at = if let Some(at) = self.vacant.pop() {
+            self.entries[at as usize] = entry;
+            at
+        } else {
+            self.entries.push(entry);
+            (self.entries.len() - 1) as u32
+        };
+        *place = at;
+        self.n_stretches += 1;
+        if self.table.len() > 2 * self.n_stretches + 1024 {
+            let entries = &self.entries;
+            self.table.retain(|&hash, &mut at| entries[at as usize].kind == Kind::Shared(hash));
+        }
+        Ok(at)
+    }
+
+    /// The entry of `hash` and its blocks, if it is here.
+    pub fn entry(&self, hash: u64) -> Option<(u32, u64)> {
+        let &at = self.table.get(&hash)?;
+        let entry = &self.entries[at as usize];
+        (entry.kind == Kind::Shared(hash)).then_some((at, u64::from(entry.blocks)))
     }
 
     /// Let go of an entry; returns the blocks that become free.
@@ -207,7 +254,7 @@ impl PrefixCache {
             let blocks = u64::from(entry.blocks);
             if let Kind::Shared(hash) = entry.kind {
                 let whole = entry.blocks;
-                self.table.remove(&hash);
+                self.n_stretches -= 1;
                 self.entries[at as usize].kind = Kind::Dead;
                 host.keep(hash, whole);
             }

@@ -86,6 +86,12 @@ def test_best_launches_are_faster_than_the_pooled_ones_at_low_load() -> None:
     assert min(one.min_tbt_s for one in best if one is not None) < pooled.min_tbt_s
 
 
+def test_a_vendor_that_was_never_measured_has_no_measured_stack() -> None:
+    facts = catalog.load()
+    held = pool(facts.chip("mi355x"), facts.model("gpt-oss-120b"), precision="fp4")
+    assert [one.stack for one in systems.of(held, "fp4", {}, shipped())] == ["pooled"]
+
+
 def test_a_model_that_fits_nowhere_has_no_points() -> None:
     facts = catalog.load()
     held = pool(facts.chip("rtx-4090"), facts.model("deepseek-r1"), precision="fp8")

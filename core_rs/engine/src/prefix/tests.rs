@@ -48,7 +48,8 @@ fn agrees_with_a_list_of_blocks() {
             let hash = dice.below(30);
             match dice.below(4) {
                 0 if plain.is_cached(hash) => {
-                    let (at, _) = cache.hold(hash, &mut host);
+                    let (at, _) = cache.entry(hash).unwrap();
+                    cache.hold(at);
                     plain.hold(hash);
                     held.push((hash, at));
                 }
@@ -58,7 +59,7 @@ fn agrees_with_a_list_of_blocks() {
                     if plain.is_cached(hash) {
                         continue;
                     }
-                    held.push((hash, cache.publish(hash, 3)));
+                    held.push((hash, cache.publish(hash, 3).unwrap()));
                     plain.refs.insert(hash, 1);
                 }
                 1 if !held.is_empty() => {
@@ -79,7 +80,7 @@ fn agrees_with_a_list_of_blocks() {
                 }
             }
             for hash in 0..30 {
-                assert_eq!(cache.blocks_of(hash).is_some(), plain.is_cached(hash));
+                assert_eq!(cache.entry(hash).is_some(), plain.is_cached(hash));
             }
         }
     }
@@ -90,7 +91,7 @@ fn a_chain_is_found_as_far_as_it_is_cached() {
     let mut host = HostMemory::new(100);
     let mut cache = PrefixCache::new(12);
     cache.take(12, &mut host);
-    let held: Vec<u32> = [10, 11, 12].iter().map(|&hash| cache.publish(hash, 4)).collect();
+    let held: Vec<u32> = [10, 11, 12].iter().map(|&hash| cache.publish(hash, 4).unwrap()).collect();
     assert_eq!(cache.find(&[10, 11, 12, 13], |_| 4, &host), Found { n_hashes: 3, blocks: 12, held: 12, fetched: 0 });
     assert_eq!(cache.find(&[10, 11], |at| 4 - at as u64, &host).n_hashes, 1);
     assert_eq!(cache.find(&[9, 10, 11], |_| 4, &host), Found::default());
@@ -98,9 +99,9 @@ fn a_chain_is_found_as_far_as_it_is_cached() {
     held.iter().rev().for_each(|&at| assert_eq!(cache.let_go(at), 4));
     cache.take(5, &mut host);
     assert_eq!(cache.find(&[10, 11, 12, 13], |_| 4, &host), Found { n_hashes: 3, blocks: 12, held: 0, fetched: 8 });
-    let (at, taken) = cache.hold(10, &mut host);
+    let (at, taken) = cache.hold_found(0, 10, &mut host);
     assert_eq!((at, taken), (held[0], 4));
-    let (_, taken) = cache.hold(11, &mut host);
+    let (_, taken) = cache.hold_found(1, 11, &mut host);
     assert_eq!((taken, host.find(11), host.find(12)), (0, None, Some(4)));
 }
 

@@ -13,8 +13,8 @@ pub(super) struct Reuse {
 
 impl Replica {
     /// What the request in `slot` finds now.
-    pub(super) fn look_up(&self, slot: u32, desk: &Desk<'_>) -> Reuse {
-        let Some(cache) = &self.blocks.cache else { return Reuse::default() };
+    pub(super) fn look_up(&mut self, slot: u32, desk: &Desk<'_>) -> Reuse {
+        let Some(cache) = &mut self.blocks.cache else { return Reuse::default() };
         let request = &desk.slab[slot];
         if request.is_swapped {
             return Reuse::default();
@@ -35,8 +35,8 @@ impl Replica {
         let (entry, row) = (desk.slab[slot].own_entry, desk.slab[slot].row);
         self.blocks.take_own(entry, row, reuse.own == 0);
         let chain = desk.slab.chain_mut(slot);
-        for &hash in &chain.hashes[..reuse.found.n_hashes] {
-            chain.held.extend(self.blocks.hold(hash));
+        for (at, &hash) in chain.hashes[..reuse.found.n_hashes].iter().enumerate() {
+            chain.held.extend(self.blocks.hold_found(at, hash));
         }
         self.blocks.take(blocks - (reuse.found.blocks - reuse.found.fetched) - reuse.own);
         self.stall_fs += i128::from(reuse.found.fetched) * desk.deployment.host_block_fs;
@@ -72,15 +72,15 @@ impl Replica {
                 return;
             }
             let blocks = desk.deployment.stretch_blocks(at, &desk.slab[slot]);
-            let entry = match cache.blocks_of(hash) {
-                None => cache.publish(hash, blocks as u32),
+            let entry = match cache.publish(hash, blocks as u32) {
+                Ok(entry) => entry,
                 // Another sequence was quicker: its blocks are held, and the own ones given back.
-                Some(others) if others == blocks => {
-                    let Some(entry) = self.blocks.hold(hash) else { return };
+                Err((entry, others)) if others == blocks => {
+                    self.blocks.hold(entry);
                     self.blocks.give(blocks);
                     entry
                 }
-                Some(_) => return,
+                Err(_) => return,
             };
             desk.slab.chain_mut(slot).held.push(entry);
             desk.slab[slot].shared_blocks += blocks;
