@@ -39,7 +39,7 @@ def some_deployment(draw: st.DrawFn) -> dict[str, Any]:
         max_batch=draw(st.sampled_from([1, 2, 5, 64])),
         chunk_tokens=draw(st.sampled_from([8, 64, 256])),
         memory_bytes_per_s=draw(st.sampled_from([5e8, 1e9, 1.3e9])),
-        power_cap_w=draw(st.sampled_from([None, None, None, 2.5, 4.0])),
+        power_cap_w=draw(st.sampled_from([None, None, None, 4.0])),
     )
 
 

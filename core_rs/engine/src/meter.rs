@@ -43,11 +43,14 @@ pub struct Work {
 
 /// Whose time a step is.
 #[derive(Debug, Clone, Copy)]
-pub enum Split<'a> {
+pub enum Split {
     Decode,
     Prefill,
     /// Both: decode is what the step would be without its prefill chunks.
-    Mixed(&'a StepLine),
+    Mixed {
+        time_fs: i128,
+        energy_fj: i128,
+    },
 }
 
 /// A stretch of equal steps of one replica, `from..to` of a line anchored at `anchor_ns`.
@@ -55,7 +58,7 @@ pub enum Split<'a> {
 pub struct Stretch<'a> {
     pub anchor_ns: u64,
     pub line: &'a StepLine,
-    pub split: Split<'a>,
+    pub split: Split,
     pub from: u64,
     pub to: u64,
     pub n_decoding: u64,
@@ -173,7 +176,7 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: boo
     let (decode_fs, decode_fj) = match stretch.split {
         Split::Decode => (time_fs, energy_fj),
         Split::Prefill => (0, 0),
-        Split::Mixed(alone) => (alone.time_fs.base.min(time_fs), alone.energy_fj.base.min(energy_fj)),
+        Split::Mixed { time_fs: alone_fs, energy_fj: alone_fj } => (alone_fs.min(time_fs), alone_fj.min(energy_fj)),
     };
     let n = i128::from(steps);
     let (network_fs, launch_fs) = (line.network_fs * n, line.launch_fs * n);

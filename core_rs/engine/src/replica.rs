@@ -78,7 +78,7 @@ struct Running {
     /// A step with prefill chunks, or one that waits for the host link: it runs alone.
     is_alone: bool,
     /// What it would be without its chunks, where both chunks and decoding sequences are in it.
-    decode_only: Option<StepLine>,
+    decode_only: Option<Split>,
 }
 
 /// A decoding sequence that has not filled its attention window yet: the counter at which it has, and whose it is.
@@ -226,7 +226,7 @@ impl Replica {
         }
         let split = match &run.decode_only {
             _ if self.chunks.is_empty() || !run.is_alone => Split::Decode,
-            Some(alone) => Split::Mixed(alone),
+            Some(alone) => *alone,
             None => Split::Prefill,
         };
         desk.meter.add_stretch(

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use super::{Desk, Replica, Running};
-use crate::meter::end_of_step;
+use crate::meter::{end_of_step, Split};
 use crate::request::Slab;
 use crate::step::{Chunk, Line, Load};
 
@@ -58,7 +58,10 @@ impl Replica {
         if stall_fs > 0 {
             line.wait(stall_fs, desk.deployment.model.parked_uw());
         }
-        let decode_only = (has_chunks && n_decoding > 0).then(|| desk.deployment.step(&load(&[])));
+        let decode_only = (has_chunks && n_decoding > 0).then(|| {
+            let alone = desk.deployment.step(&load(&[]));
+            Split::Mixed { time_fs: alone.time_fs.base, energy_fj: alone.energy_fj.base }
+        });
         let planned = if is_alone { 1 } else { self.steps_until_change(line.valid_steps, is_hurried, desk.slab) };
         let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
         let kv_tokens = Line { base: held, slope: i128::from(n_decoding) };
