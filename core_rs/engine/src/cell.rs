@@ -4,6 +4,7 @@
 //! by number. `advance` works in slices, and where it is cut changes nothing.
 
 mod clients;
+mod feed;
 mod handover;
 mod operate;
 
@@ -11,7 +12,7 @@ use crate::agenda::{Agenda, Event};
 use crate::class_meter::{ClassMeter, Limit, Metric};
 use crate::error::{Error, Result};
 use crate::event::IndexedHeap;
-use crate::inbox::{Inbox, Requests};
+use crate::inbox::Inbox;
 use crate::link::Link;
 use crate::meter::{Clock, DeploymentMeter};
 use crate::operation::Operation;
@@ -153,44 +154,6 @@ impl Sim {
     /// The deployments, as laid out.
     pub fn deployments(&self) -> &[Deployment] {
         &self.deployments
-    }
-
-    /// Hand in the next requests; they must follow the ones before in time and lie inside the run.
-    pub fn feed(&mut self, more: &Requests) -> Result<()> {
-        if self.is_fed {
-            return Err(Error::input("requests", "the simulation has begun to drain"));
-        }
-        self.inbox.feed(more, self.classes.len(), self.spec.length_ns, self.n_events > 0)
-    }
-
-    /// Hand in the hashes of prompts that were fed: `row[i]` has `hash[i]` next, and names all of the prompt before it.
-    pub fn feed_blocks(&mut self, row: &[u64], hash: &[u64]) -> Result<()> {
-        let size = self.spec.hash_block_tokens;
-        if row.len() != hash.len() {
-            return Err(Error::input("blocks", "columns must be of equal length"));
-        }
-        if size == 0 && !row.is_empty() {
-            return Err(Error::input("hash_block_tokens", "must be given with the hashes of prompts"));
-        }
-        self.hashes.drop_before(self.inbox.first_to_come());
-        for (&row, &hash) in row.iter().zip(hash) {
-            let Some(input) = self.inbox.input_tokens(row) else {
-                return Err(Error::input("blocks.row", format!("{row}: no such request was fed, or it came already")));
-            };
-            if self.hashes.last_row().is_some_and(|last| row < last) {
-                return Err(Error::input("blocks.row", format!("{row}: must not fall")));
-            }
-            if self.hashes.push(row, hash) as u64 > u64::from(input).div_ceil(size) {
-                let what = format!("{row}: more than {input} prompt tokens / {size}, rounded up");
-                return Err(Error::input("blocks.row", what));
-            }
-        }
-        Ok(())
-    }
-
-    /// No more requests will come.
-    pub fn end_of_requests(&mut self) {
-        self.is_fed = true;
     }
 
     /// Work through up to `budget` events.
