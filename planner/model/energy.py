@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import core
-from planner.errors import FactError, Fault
+from planner.errors import FactError
 from planner.model.fit import Target, minimise, weights
 from planner.model.folds import folds
-from planner.model.points import Points, loads, place, steady_spec
+from planner.model.points import Points, loads, number, place, steady_spec, text_rows
 from planner.model.stacks import Level, design, effect
 
 if TYPE_CHECKING:
@@ -81,37 +82,18 @@ def read_energy(path: Path) -> Points:
     Raises:
         FactError: the file cannot be read, a column is missing, or a number is not one.
     """
-    import polars as pl
-
-    try:
-        table = pl.read_csv(path, infer_schema_length=0)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise FactError(
-            Fault(f"cannot read the energy points: {error}", "give a CSV file with a header", file=str(path))
-        ) from None
-    missing = [name for name in NEEDED if name not in table.columns]
-    if missing:
-        known = ", ".join((*NEEDED, *OPTIONAL))
-        raise FactError(
-            *(Fault(f"no column '{name}'", f"energy points have {known}", file=str(path)) for name in missing)
-        )
-    points = place([_row(row, line, path) for line, row in enumerate(table.iter_rows(named=True), start=2)])
+    rows = text_rows(path, NEEDED, (*NEEDED, *OPTIONAL), "energy points")
+    points = place([_row(row, line, path) for line, row in rows])
     for row in points.rows:
         row["kind"] = "mixture" if points.models.get(row["model"], {}).get("moe") else "dense"
     return points
 
 
 def _row(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:
-    def number(name: str) -> float | None:
-        text = row.get(name)
-        try:
-            return float(text) if text else None
-        except ValueError:
-            raise FactError(Fault(f"'{text}' is not a number", path=name, file=str(path), line=line)) from None
-
+    value = partial(number, row, line=line, path=path)
     task, precision = row["task"] or "-", row["precision"] or ""
-    chips, dp = number("chips"), number("dp") or 1.0
-    measured = {name: number(name) for name in OPTIONAL[3:]}
+    chips, dp = value("chips"), value("dp") or 1.0
+    measured = {name: value(name) for name in OPTIONAL[3:]}
     return {
         "point": str(line - 2),
         "deployment": "/".join(str(row[name]) for name in ("task", "model", "precision", "chip", "chips")),
@@ -124,8 +106,8 @@ def _row(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]
         "task": task,
         "clean": True,
         "isl_mean": PROMPT_TOKENS.get(task, _OTHER_TASK[0]),
-        "osl_mean": number("avg_output_tokens") or OUTPUT_TOKENS.get(task, _OTHER_TASK[1]),
-        "concurrency": number("avg_batch") or number("max_num_seqs"),
+        "osl_mean": value("avg_output_tokens") or OUTPUT_TOKENS.get(task, _OTHER_TASK[1]),
+        "concurrency": value("avg_batch") or value("max_num_seqs"),
         "chips": chips,
         "n_chips": int(chips or 0),
         "kind": "",

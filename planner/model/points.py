@@ -11,7 +11,7 @@ table leaves open is settled by rules that are named here, once:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,19 +72,40 @@ def read_points(path: Path) -> Points:
     Raises:
         FactError: the file cannot be read, a column is missing, or a number is not one.
     """
+    known = (*NEEDED, *POOLS["agg"], *POOLS["disagg"], *OPTIONAL)
+    return place([_typed(row, line, path) for line, row in text_rows(path, NEEDED, known, "points")])
+
+
+def text_rows(
+    path: Path, needed: Sequence[str], known: Sequence[str], what: str
+) -> Iterator[tuple[int, Mapping[str, str | None]]]:
+    """The rows of a CSV file as text, each with its line; `what` it holds and the columns `known`, for messages.
+
+    Raises:
+        FactError: the file cannot be read, or a needed column is missing.
+    """
     import polars as pl
 
     try:
         table = pl.read_csv(path, infer_schema_length=0)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise FactError(
-            Fault(f"cannot read the points: {error}", "give a CSV file with a header", file=str(path))
+            Fault(f"cannot read the {what}: {error}", "give a CSV file with a header", file=str(path))
         ) from None
-    missing = [name for name in NEEDED if name not in table.columns]
+    has = f"{what} have {', '.join(known)}"
+    missing = [name for name in needed if name not in table.columns]
     if missing:
-        known = ", ".join((*NEEDED, *POOLS["agg"], *POOLS["disagg"], *OPTIONAL))
-        raise FactError(*(Fault(f"no column '{name}'", f"points have {known}", file=str(path)) for name in missing))
-    return place([_typed(row, number, path) for number, row in enumerate(table.iter_rows(named=True), start=2)])
+        raise FactError(*(Fault(f"no column '{name}'", has, file=str(path)) for name in missing))
+    yield from enumerate(table.iter_rows(named=True), start=2)
+
+
+def number(row: Mapping[str, str | None], name: str, line: int, path: Path) -> float | None:
+    """A value of a row; None where it is empty. Raises `FactError` where it is no number."""
+    text = row.get(name)
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise FactError(Fault(f"'{text}' is not a number", path=name, file=str(path), line=line)) from None
 
 
 def _typed(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:
@@ -92,11 +113,7 @@ def _typed(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, An
     typed: dict[str, Any] = {name: row.get(name) or None for name in _TEXTS}
     typed["clean"] = str(row.get("clean") or "true").lower() in {"true", "1", "yes"}
     for name in (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *MEASURED):
-        text = row.get(name)
-        try:
-            typed[name] = float(text) if text not in {None, ""} else None
-        except ValueError:
-            raise FactError(Fault(f"'{text}' is not a number", path=name, file=str(path), line=line)) from None
+        typed[name] = number(row, name, line, path)
     return typed
 
 
