@@ -74,11 +74,13 @@ def _drawn(scenario: Scenario, name: str, klass: TrafficClass) -> str:
 
 
 def _lengths(dist: Tree | None) -> str:
-    """The spread of lengths in short: `1200 tok..8 ktok` is median and p95, or low and high."""
+    """The spread of lengths in short: `median 1200 tok, p95 8 ktok`, or `100 tok..2 ktok` from low to high."""
     if dist is None:
         return "as recorded"
     keys = dist.keys
-    ends = [str(keys[key].plain()) for key in ("median", "p95", "low", "high", "value", "file") if key in keys]
+    if "median" in keys:
+        return f"median {keys['median'].plain()}, p95 {keys['p95'].plain()}"
+    ends = [str(keys[key].plain()) for key in ("low", "high", "value", "file") if key in keys]
     if ends:
         return "..".join(ends)
     values = keys["values"].plain() if "values" in keys else None
