@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from planner.aggregate.work import Sums
     from planner.fleet.fleet import Fleet
 
-J_PER_KWH = 3_600_000
-
 
 def energy(
     fleet: Fleet, powers: Sequence[PoolPower], works: Sequence[Sums], tokens: Mapping[str, float], span_s: float

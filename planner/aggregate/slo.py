@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from planner.scenario.schema import Limit, Slo
 
-Population = tuple[int, int | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import core
 from planner.errors import FactError
 from planner.model.fit import Target, minimise, weights
 from planner.model.folds import folds
-from planner.model.points import Points, loads, number, place, steady_spec, text_rows
+from planner.model.points import Points, number, place, steady, text_rows
 from planner.model.stacks import Level, design, effect
 
 if TYPE_CHECKING:
@@ -146,8 +145,8 @@ class EnergyModel:
         import numpy as np
 
         logs = {name: effect(points.rows, ENERGY_LEVELS[name], self.corrections[name]) for name in ENERGY_LEVELS}
-        found, reasons = run(points, engines, habits, self.draws)
-        slow = run(points, with_host(engines, self.host_sequence_s), habits, self.draws)[0]
+        found, reasons = steady(points, engines, habits, self.draws)
+        slow = steady(points, with_host(engines, self.host_sequence_s), habits, self.draws)[0]
         step_s = slow["tpot_s"] * np.exp(logs["step"])
         chip_w = found["chip_w"] * np.exp(logs["power"])
         return {
@@ -160,32 +159,6 @@ class EnergyModel:
 def with_host(engines: Mapping[str, Any], host_sequence_s: float) -> dict[str, Any]:
     """The engines, with what the host takes a sequence and step on these servers."""
     return {**engines, ENGINE: {**engines[ENGINE], "host_sequence_s": host_sequence_s}}
-
-
-def run(
-    points: Points,
-    engines: Mapping[str, Any],
-    habits: Mapping[str, Any],
-    draws: Mapping[str, Mapping[str, float]],
-) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The core's steady states of the rows with these draws, and why a row has none."""
-    import numpy as np
-
-    frame, at = loads(points)
-    spec = steady_spec(points, engines, habits)
-    spec["chips"] = {name: {**chip, **draws.get(name, {})} for name, chip in spec["chips"].items()}
-    table, by_group = core.steady(spec, frame)
-    found = {}
-    for name in table.columns:
-        values = np.full(len(points.rows), np.nan)
-        values[at] = table[name].to_numpy()
-        found[name] = values
-    reasons = list(points.refusals)
-    for i in at:
-        refusal = by_group[points.group_ix[i]]
-        if refusal is not None:
-            reasons[i] = "; ".join(part for part in refusal if part)
-    return found, reasons
 
 
 def fit_energy(
@@ -237,11 +210,11 @@ def _fit(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any], 
     designs = {name: design(rows, ENERGY_LEVELS[name]) for name in ENERGY_LEVELS}
     measured = measured_of(points)
     # Sequences over their token rate is the mean step; a table without the batch has its cap.
-    step_s = run(points, engines, habits, {})[0]["n_seqs"] / points.numbers("output_tokens_per_s")
+    step_s = steady(points, engines, habits)[0]["n_seqs"] / points.numbers("output_tokens_per_s")
 
     def pace(theta: np.ndarray) -> tuple[np.ndarray]:
         host = with_host(engines, float(np.exp(theta[0])))
-        return (np.log(run(points, host, habits, {})[0]["tpot_s"]),)
+        return (np.log(steady(points, host, habits)[0]["tpot_s"]),)
 
     def one(name: str, log_measured: np.ndarray) -> tuple[Target]:
         return (Target(log_measured, designs[name], SCALES[name]),)
@@ -265,7 +238,7 @@ def _fit(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any], 
         return found
 
     def predict(theta: np.ndarray) -> tuple[np.ndarray]:
-        return (np.log(run(points, engines, habits, named(theta))[0]["chip_w"]),)
+        return (np.log(steady(points, engines, habits, named(theta))[0]["chip_w"]),)
 
     start, n = np.log([0.9, 2.0, 0.68]), len(chips)
     prior = (

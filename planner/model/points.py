@@ -230,13 +230,19 @@ def loads(points: Points) -> tuple[pl.DataFrame, list[int]]:
 
 
 def steady(
-    points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any]
+    points: Points,
+    engines: Mapping[str, Any],
+    habits: Mapping[str, Any],
+    draws: Mapping[str, Mapping[str, float]] | None = None,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """What the core says of each row (NaN without an answer), and why a row has none."""
+    """What the core says of each row (NaN without an answer), and why a row has none; `draws` replace chip facts."""
     import numpy as np
 
     frame, at = loads(points)
-    table, by_group = core.steady(steady_spec(points, engines, habits), frame)
+    spec = steady_spec(points, engines, habits)
+    if draws:
+        spec["chips"] = {name: {**chip, **draws.get(name, {})} for name, chip in spec["chips"].items()}
+    table, by_group = core.steady(spec, frame)
     found = {}
     for name in table.columns:
         values = np.full(len(points.rows), np.nan)

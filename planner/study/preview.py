@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.fleet.layout import lay_out
-from planner.study.run import check_fits, check_span, longest_sequence, mean_lengths
+from planner.study.run import check_fits, check_span, kv_tokens_needed, longest_sequence, mean_lengths
 
 if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet
@@ -27,18 +27,15 @@ class Preview:
 
 def preview(scenario: Scenario) -> Preview:
     """The fleet and traffic of a scenario, without simulating it. Raises as `planner.run` does before it simulates."""
-    import polars as pl
-
     from planner.traffic.requests import for_scenario
 
     fleet = lay_out(scenario, mean_lengths(scenario))
     traffic = for_scenario(scenario, scenario.run.seed)
     check_span(scenario, traffic)
     check_fits(scenario, fleet, traffic)
-    need = pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1
     offered, too_large = {}, {}
     for ix, name in enumerate(scenario.traffic):
-        needs = traffic.frame.filter(pl.col("class_ix") == ix).select(need.alias("need"))["need"]
+        needs = kv_tokens_needed(traffic, ix)
         offered[name] = needs.len()
         too_large[name] = int((needs > longest_sequence(scenario, fleet, name)).sum())
     return Preview(fleet, offered, too_large)

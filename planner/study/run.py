@@ -219,14 +219,12 @@ def _at(scenario: Scenario, path: str, what: str, way_out: str) -> Fault:
 
 def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> None:
     """Refuse a class of which no request fits any replica that it may use. Raises `Infeasible`."""
-    import polars as pl
-
     faults = []
     for ix, name in enumerate(scenario.traffic):
         longest = longest_sequence(scenario, fleet, name)
-        mine = traffic.frame.filter(pl.col("class_ix") == ix)
-        shortest = mine.select((pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1).min()).item()
-        if shortest is not None and shortest > longest:
+        needs = kv_tokens_needed(traffic, ix)
+        shortest = int(needs.min()) if needs.len() else 0  # type: ignore[arg-type]
+        if shortest > longest:
             if longest == _context_tokens(scenario, fleet, name):  # then no more chips would help
                 what = f"its shortest request is {shortest:,} tokens long, its model takes {longest:,} at most"
                 way_out = "shorten input and output, or choose a model with a longer context"
@@ -238,6 +236,14 @@ def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> No
             faults.append(Fault(what, way_out, path=f"traffic.{name}"))
     if faults:
         raise Infeasible(*faults)
+
+
+def kv_tokens_needed(traffic: ScenarioTraffic, class_ix: int) -> pl.Series:
+    """KV tokens of each request of a class at its end: the last token is never attended to."""
+    import polars as pl
+
+    need = pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1
+    return traffic.frame.filter(pl.col("class_ix") == class_ix).select(need.alias("kv_tokens"))["kv_tokens"]
 
 
 def longest_sequence(scenario: Scenario, fleet: Fleet, name: str) -> int:

@@ -150,11 +150,6 @@ impl Replica {
         }
     }
 
-    /// KV blocks in use.
-    pub fn blocks_used(&self) -> u64 {
-        self.blocks.used()
-    }
-
     fn n_running(&self) -> u64 {
         (self.prefilling.len() + self.decoding.len() + self.handover.n_held()) as u64
     }

@@ -3,7 +3,7 @@
 mod query;
 
 use crate::cell::Sim;
-use crate::class_meter::{ClassCount, N_METRICS};
+use crate::class_meter::ClassCount;
 use crate::error::{Error, Result};
 use crate::meter::Work;
 use crate::request::Fate;
@@ -257,6 +257,3 @@ fn timeline(sim: &Sim) -> Table {
         .u64("steps", rows, |r| r.steps)
         .u64("n_left_out", rows, |_| sim.timeline.n_left_out)
 }
-
-/// How many latency metrics a class has; the codes of `metric_ix`.
-pub const METRICS: [&str; N_METRICS] = ["ttft", "tpot", "itl", "e2e", "queue", "task"];
