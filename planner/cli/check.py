@@ -1,4 +1,4 @@
-"""`planner check`: validate scenarios, say what each asks, and list what this version does not act on."""
+"""`planner check`: validate scenarios, say what each asks, which verbs each is for, and what no verb acts on."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _preview(scenario: Scenario, faults: list[Fault]) -> Preview | None:
     """The fleet and traffic of a scenario that this version runs. Raises `Infeasible` where it cannot be laid out."""
     from planner.study.preview import preview
 
-    if scenario.unsupported:
+    if any(found.refused_by("run") for found in scenario.unsupported):
         return None
     try:
         return preview(scenario)
@@ -97,17 +97,20 @@ def _preview(scenario: Scenario, faults: list[Fault]) -> Preview | None:
 
 
 def _warnings(scenarios: list[tuple[str, Scenario]]) -> list[Notice]:
-    """What is not acted on and what serves nothing, once each."""
+    """What no verb acts on and what serves nothing, once each."""
     found: dict[Notice, None] = {}
     for file, scenario in scenarios:
-        for fault in scenario.unsupported:
-            found[Notice("unsupported", str(fault))] = None
+        for key in scenario.unsupported:
+            if not key.key.verbs:
+                found[Notice("unsupported", str(key.fault("run")))] = None
         for notice in scenario.notices:
             found[Notice(notice.code, f"{file}: {notice.message}")] = None
     return list(found)
 
 
 def _as_json(file: str, scenario: Scenario, seen: Preview | None, is_resolved: bool) -> dict[str, Any]:
+    from planner.scenario.unsupported import verbs_for
+
     made: dict[str, Any] = {
         "file": file,
         "scenario": scenario.name,
@@ -117,7 +120,8 @@ def _as_json(file: str, scenario: Scenario, seen: Preview | None, is_resolved: b
         "classes": list(scenario.traffic),
         "pools": list(scenario.fleet.pools),
         "variants": {name: list(overrides) for name, overrides in scenario.variants.items()},
-        "unsupported": [fault.path for fault in scenario.unsupported],
+        "for": list(verbs_for(scenario)),
+        "unsupported": [found.path for found in scenario.unsupported if not found.key.verbs],
     }
     if seen is not None:
         made["deployments"] = [
@@ -141,8 +145,11 @@ def _resolved(file: str, scenario: Scenario, n: int) -> str:
 
 def _summary(file: str, scenario: Scenario, seen: Preview | None) -> str:
     from planner.scenario import summary
+    from planner.scenario.unsupported import verbs_for
 
     lines = [summary.text(scenario, file)]
+    verbs = verbs_for(scenario)
+    lines.append(f"  for: {', '.join(f'planner {verb}' for verb in verbs) or 'no verb of this version'}")
     if seen is not None:
         lines += [f"  {p.pool}: {p.n_replicas} x {p.label} on {p.n_chips} chips each" for p in seen.fleet.placed]
         lines += [f"  {pool.name}: {pool.idle_chips} idle chips" for pool in seen.fleet.pools if pool.idle_chips]

@@ -62,6 +62,7 @@ def command(
     what a million tokens costs. Without -s or --all the base scenario is run.
     """
     from planner.report import text
+    from planner.scenario.unsupported import set_aside
     from planner.study import answer
 
     scenarios = load_variants(scenario, names=names, is_all=is_all, sets=sets, seed=seed)
@@ -84,7 +85,9 @@ def command(
         shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
     else:
         shown += f"\nwrote {done.folder}/"
-    output.reply(SCHEMA, result.to_json(), shown, to, warnings=result.notices, inputs=result.inputs)
+    aside = [notice for each in scenarios for notice in set_aside(each, "run")]
+    notices = dict.fromkeys([*result.notices, *aside])
+    output.reply(SCHEMA, result.to_json(), shown, to, warnings=notices, inputs=result.inputs)
     finish(result, gate=gate)
 
 

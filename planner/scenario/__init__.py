@@ -2,7 +2,7 @@
 
 Read `schema` for what a scenario holds (its sections are in `sections_*`, the kinds of value in `fields`), `load` for
 the way from file to `Scenario`, `layers` and `tree` for merging, `checks` for faults between sections, `unsupported`
-for what this version reads and does not act on, `dump` for the way back to YAML, `diff` for two scenarios side by side.
+for what is read and not every verb acts on, `dump` for the way back to YAML, `diff` for two scenarios side by side.
 """
 
 from planner.scenario.load import load, read_stdin, variants

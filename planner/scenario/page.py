@@ -9,7 +9,7 @@ from planner.scenario.fields import FactOf, Factor, FlagOf, NameOf, Quantity, Re
 from planner.scenario.schema import ScenarioFile
 from planner.scenario.section import Section
 from planner.scenario.shape import Fields, Items, Leaf, Names, Shape
-from planner.scenario.unsupported import UNSUPPORTED
+from planner.scenario.unsupported import UNSUPPORTED, Key
 
 _HEAD = """# Scenario
 
@@ -25,10 +25,16 @@ def page() -> str:
     """The page, as Markdown."""
     parts = [_HEAD]
     parts += [_section(path, section) for path, section in _sections(Fields(ScenarioFile), ())]
-    lines = ["## Not acted on yet", "", "Read and checked; `planner run` refuses them.", "", "| key | |", "|---|---|"]
-    rows = dict.fromkeys((pattern, meaning) for pattern, _, meaning in UNSUPPORTED)
-    lines += [f"| `{pattern}` | {_cell(meaning)} |" for pattern, meaning in rows]
+    lines = ["## Not for every verb", "", "Read and checked by all. A verb that does not act on a key refuses it, or"]
+    lines += ["says that it goes on without; `planner check` tells which verbs a file is for.", ""]
+    lines += ["| key | verbs that act on it | the others | which means |", "|---|---|---|---|"]
+    lines += dict.fromkeys(map(_not_for_all, UNSUPPORTED))
     return "\n".join([*parts, *lines, ""])
+
+
+def _not_for_all(key: Key) -> str:
+    verbs = ", ".join(f"`{verb}`" for verb in key.verbs) or "none yet"
+    return f"| `{key.pattern}` | {verbs} | {'go on' if key.is_said else 'refuse'} | {_cell(key.meaning)} |"
 
 
 def _sections(shape: Shape, path: tuple[str, ...]) -> Iterator[tuple[str, type[Section]]]:

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from planner.errors import Fault, Notice
+from planner.errors import Notice
 from planner.scenario.fields import Name, Text, Title, Whole
 from planner.scenario.section import Section, Trouble
 from planner.scenario.sections_clients import Agents, Burst, Pause, Region, Retries, Sessions, Shape, Turns
@@ -20,6 +20,9 @@ from planner.scenario.sections_fleet import CountRange, Deploy, FleetSpec, Pool,
 from planner.scenario.sections_operation import Autoscale, Failures, Outage, Speculation
 from planner.scenario.sections_traffic import Dist, Limit, Slo, TrafficClass
 from planner.scenario.tree import Origin, Tree
+
+if TYPE_CHECKING:
+    from planner.scenario.unsupported import Found
 
 __all__ = [
     "Agents",
@@ -144,8 +147,8 @@ class Scenario:
     """The merged file, each value with its origin."""
     base_dir: Path = field(compare=False)
     """The folder that `./file` starts from."""
-    unsupported: tuple[Fault, ...] = field(default=(), compare=False)
-    """Keys that are right and that this version does not act on; `run` refuses them."""
+    unsupported: tuple[Found, ...] = field(default=(), compare=False)
+    """Keys that are right and that not every verb acts on; the others refuse them, or say that they go without."""
     notices: tuple[Notice, ...] = field(default=(), compare=False)
     """What is worth saying about the scenario and is no fault."""
 

@@ -71,7 +71,7 @@ def run(
 
     variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     for scenario in variants:
-        refuse_unsupported(scenario)
+        refuse_unsupported(scenario, "run")
     n_workers = workers or os.cpu_count() or 1
     lengths = {_traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
     fleets = [lay_out(scenario, lengths[_traffic_key(scenario)]) for scenario in variants]

@@ -34,8 +34,9 @@ def test_the_three_examples_pass_and_the_third_has_warnings() -> None:
     assert "One Jalapeño rack for an internal chat service" in done.stdout
     assert "gamma 9 req/s, CV 2.5" in done.stdout
     assert "scenarios: nvidia_only, nvidia_only_clean" in done.stdout
+    assert done.stdout.count("  for: planner run\n") == 2
     warnings = done.stderr.splitlines()
-    assert len(warnings) == 8
+    assert len(warnings) == 7
     assert all(line.startswith("warning: scenarios/03-buy-plan.yaml:") for line in warnings)
     assert any("goal: no fleet is chosen" in line for line in warnings)
     assert planner("check", "-q", *files).stderr == ""
@@ -49,6 +50,8 @@ def test_json() -> None:
     assert one["title"] == "What to buy for next year's growth"
     assert one["variants"] == {"supply_slips": ["late_jalapeno"]}
     assert "goal" in one["unsupported"]
+    assert "sweep" not in one["unsupported"]
+    assert one["for"] == []
     assert {warning["code"] for warning in made["warnings"]} == {"unsupported"}
     assert made["inputs"] == one["digest"] == f"sha256:{load(ROOT / 'scenarios' / '03-buy-plan.yaml').digest()}"
 

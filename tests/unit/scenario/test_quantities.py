@@ -75,7 +75,7 @@ def test_a_wish_may_say_where_it_is_from_and_its_range_is_not_acted_on(loads: Lo
     assert s.unsupported == ()
     s = loads(SMALL.replace("rate: 4 req/s", "rate: {value: 4 req/s, low: 3 req/s, high: 6 req/s}"))
     assert s.traffic["chat"].rate_req_per_s == 4.0
-    assert [fault.path for fault in s.unsupported] == ["traffic.chat.rate"]
+    assert [found.path for found in s.unsupported] == ["traffic.chat.rate"]
 
 
 @pytest.mark.parametrize(("text", "chunk"), [("8192", 8192), ("8 ktok", 8000), ("8_192", 8192)])
@@ -105,4 +105,4 @@ def test_routes(loads: Loads, text: str, route: dict[str, float | None]) -> None
 def test_deploy_any_is_left_to_the_optimizer(loads: Loads) -> None:
     s = loads(SMALL.replace("deploy: [{model: gpt-oss-120b, chips: 8}]", "deploy: any"))
     assert s.fleet.pools["a"].deploy == ()
-    assert [fault.path for fault in s.unsupported] == ["fleet.pools.a.deploy"]
+    assert [found.path for found in s.unsupported] == ["fleet.pools.a.deploy"]

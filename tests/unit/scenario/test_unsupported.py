@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from planner.errors import ScenarioError
-from planner.scenario import refuse_unsupported
+from planner.scenario import refuse_unsupported, unsupported
 from planner.scenario.layers import FILE
 from planner.scenario.shape import Items, Names, Shape, below
-from planner.scenario.unsupported import UNSUPPORTED
+from planner.scenario.unsupported import UNSUPPORTED, Key, set_aside, verbs_for
 from tests.unit.scenario.scenario_text import SMALL, Loads
 
 ADDED = [
@@ -24,26 +24,48 @@ ADDED = [
     ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
     ("length: 10 min", "length: 10 min, split: 5 min", "run.split"),
-    ("run:", "sweep: {axes: {site.pue: [1.1, 1.2]}}\nrun:", "sweep"),
 ]
+SAID = {"sweep"}
 
 
 @pytest.mark.parametrize(("old", "new", "path"), ADDED)
 def test_listed_with_its_place_and_refused_by_run(loads: Loads, old: str, new: str, path: str) -> None:
     s = loads(SMALL.replace(old, new))
-    assert path in [fault.path for fault in s.unsupported]
-    assert all(fault.line and fault.col for fault in s.unsupported)
+    assert path in [found.path for found in s.unsupported]
+    assert all(found.at.line and found.at.col for found in s.unsupported)
     with pytest.raises(ScenarioError, match="does not act on it"):
-        refuse_unsupported(s)
+        refuse_unsupported(s, "run")
+
+
+def test_a_sweep_is_for_another_verb_and_run_goes_on_without_it(loads: Loads) -> None:
+    s = loads(SMALL.replace("run:", "sweep: {axes: {site.pue: [1.1, 1.2]}}\nrun:"))
+    refuse_unsupported(s, "run")
+    (said,) = set_aside(s, "run")
+    assert said.code == "for_another_verb"
+    assert "sweep is for planner sweep" in said.message
+    assert set_aside(s, "sweep") == ()
+    assert verbs_for(s) == ("run", "sweep")
+    assert verbs_for(loads(SMALL)) == ("run",)
+
+
+def test_a_verb_refuses_what_another_acts_on_and_names_that(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    spare = Key("fleet.spare", lambda _: True, "capacity is not kept free", verbs=("sweep",))
+    monkeypatch.setattr(unsupported, "UNSUPPORTED", (spare, *UNSUPPORTED[1:]))
+    s = loads(SMALL.replace("fleet:\n", "fleet:\n  spare: 8 %\n"))
+    with pytest.raises(ScenarioError, match="it is for planner sweep: planner run refuses it"):
+        refuse_unsupported(s, "run")
+    refuse_unsupported(s, "sweep")
+    assert verbs_for(s) == ()
 
 
 def test_every_row_of_the_table_is_tried() -> None:
-    patterns = {pattern for pattern, _, _ in UNSUPPORTED}
+    patterns = {key.pattern for key in UNSUPPORTED if not key.is_said}
     tried = {path.replace("chat", "*").replace(".a.", ".*.").replace("[0]", ".*") for _, _, path in ADDED}
     assert patterns == tried
+    assert {key.pattern for key in UNSUPPORTED if key.is_said} == SAID
 
 
-@pytest.mark.parametrize("pattern", sorted({pattern for pattern, _, _ in UNSUPPORTED}))
+@pytest.mark.parametrize("pattern", sorted({key.pattern for key in UNSUPPORTED}))
 def test_every_row_names_a_key_of_the_schema(pattern: str) -> None:
     shape: Shape | None = FILE
     for step in pattern.split("."):
@@ -60,4 +82,4 @@ def test_values_that_are_acted_on_are_not_listed(loads: Loads, extra: str) -> No
 
 
 def test_a_base_with_nothing_unsupported_is_not_refused(loads: Loads) -> None:
-    refuse_unsupported(loads(SMALL))
+    refuse_unsupported(loads(SMALL), "run")
