@@ -40,7 +40,7 @@ def swings(cost: Cost) -> list[Swing]:
     base = cost(book)
     found = []
     for fact in book.read:
-        low, high = (base if end is None else cost(Book({fact: end})) for end in (fact.low, fact.high))
+        low, high = (base if end is None else cost(Book({fact.path: end})) for end in (fact.low, fact.high))
         found.append(Swing(fact, low, high, max(base, low, high) - min(base, low, high)))
     return found
 

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 class Book:
     """Reads facts: the number in use, or the one that it is changed to. It remembers what was read, in order."""
 
-    changed: Mapping[Fact, float] = field(default_factory=dict)
+    changed: Mapping[str, float] = field(default_factory=dict)
+    """Path of a fact -> its value here."""
     read: dict[Fact, None] = field(default_factory=dict)
 
     def __call__(self, fact: Fact) -> float:
         self.read.setdefault(fact)
-        changed = self.changed.get(fact)
+        changed = self.changed.get(fact.path)
         return fact.number if changed is None else changed
 
 
@@ -152,6 +153,21 @@ def peak_w(powers: Sequence[PoolPower], span: Span, book: Book) -> float:
         without_work += parked_w
     rest = [without_work] if window_ix.size < len(full) else []
     return max([mean, *rest, *([float(total.max())] if total.size else [])])
+
+
+def resting(pool: PoolLayout) -> PoolPower:
+    """The power of a pool that has no work at all."""
+    import numpy as np
+
+    rest, none = at_rest(pool), np.empty(0)
+    return PoolPower(
+        pool=pool,
+        chip_parked_w=_drawn(pool, "parked_w"),
+        chip_high_load_w=_drawn(pool, "high_load_w"),
+        span=rest,
+        windows=Activity(none, none),
+        window_ix=np.empty(0, dtype=np.int64),
+    )
 
 
 def at_rest(pool: PoolLayout) -> Activity:

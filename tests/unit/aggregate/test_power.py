@@ -118,6 +118,6 @@ def test_no_racks_draw_nothing() -> None:
 
 def test_a_book_changes_a_fact_and_remembers_what_was_read() -> None:
     pue = fact(1.2, "site.pue")
-    book = Book({pue: 1.5})
+    book = Book({pue.path: 1.5})
     assert book(pue) == 1.5
     assert list(book.read) == [pue]
