@@ -83,6 +83,21 @@ class Result:
             return dict(next(iter(self.variants.values())))
         return {"variants": dict(self.variants)}
 
+    def alone(self, variant: str, *, called: str, inputs: str) -> Result:
+        """One variant as a result of its own, under another name; `inputs` is the digest of what it depends on.
+
+        It is byte for byte what a run of that variant alone gives.
+        """
+        import polars as pl
+
+        tree = {**self.variants[variant], "scenario": called}
+        tree["seeds"] = [{**seed, "scenario": called} for seed in tree["seeds"]]
+        name = pl.lit(called).alias("variant")
+        tables = {
+            key: table.filter(pl.col("variant") == variant).with_columns(name) for key, table in self.tables.items()
+        }
+        return Result({called: tree}, tables, {called: self.scenarios[variant]}, inputs, self.built)
+
     def metric(self, name: str, by: str | Sequence[str] | None = None, over: str | None = None) -> pl.DataFrame:
         """A figure as a table, one row a variant: `value`, and the 90 % interval over seeds, `low` and `high`.
 

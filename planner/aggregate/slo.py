@@ -107,6 +107,41 @@ def n_missed(figures: Mapping[str, Any]) -> int:
     return sum(limit["met"] is False for limit in figures["limits"]) + below
 
 
+@dataclass(frozen=True, slots=True)
+class Tightest:
+    """The limit of a variant that is nearest to being missed, or furthest beyond."""
+
+    name: str
+    """Name of the class."""
+    metric: str
+    """A latency, or `attainment`."""
+    quantile: str | None
+    """None for the attainment."""
+    margin_frac: float | None
+    """Spare as a share of the limit, negative beyond it; of an attainment, of the misses that it allows. None where
+    the quantile falls on requests without a value, or misses are not allowed at all."""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.name, self.metric, self.quantile) if part)
+
+
+def tightest(tree: Mapping[str, Any]) -> Tightest | None:
+    """Of all limits of a variant or seed the one with the least margin; None where no class has limits."""
+    found: list[tuple[float, Tightest]] = []
+    for name, figures in tree["classes"].items():
+        for limit in figures["limits"]:
+            margin = limit["margin_frac"]
+            if margin is None and limit["met"] is not False:
+                continue  # nothing was offered, or every request is inside without a value
+            rank = float("-inf") if margin is None else margin
+            found.append((rank, Tightest(name, limit["metric"], limit["quantile"], margin)))
+        asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
+        if asked is not None and reached is not None:
+            spare = 1 - (1 - reached) / (1 - asked) if asked < 1 else 0.0 if reached >= asked else None
+            found.append((float("-inf") if spare is None else spare, Tightest(name, "attainment", None, spare)))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
 def verdict_of_all(verdicts: Sequence[str | None]) -> str | None:
     """One word for several classes: missed before unknown before met; None where no class has limits."""
     return next((word for word in ("missed", "unknown", "met") if word in verdicts), None)

@@ -39,6 +39,19 @@ class ProgressLine:
             f"simulating: {progress.done_s:,.0f} of {progress.total_s:,.0f} s ({100 * frac:.0f} %), "
             f"{progress.n_cells_done} of {progress.n_cells} runs done, about {rate:,.0f} requests/s, {left}"
         )
+        self._draw(text)
+
+    def note(self, frac: float, what: str) -> None:
+        """The same for work that is not simulated time alone: the share done, and what of it in words."""
+        now_s = time.monotonic()
+        if not self.is_shown or now_s < self.next_s:
+            return
+        self.next_s = now_s + (LINE_S if self.is_terminal else PLAIN_S)
+        spent_s = now_s - self.start_s
+        left = f"{spent_s * (1 - frac) / frac:,.0f} s left" if frac > 0 else "starting"
+        self._draw(f"{what} ({100 * frac:.0f} %), {left}")
+
+    def _draw(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text}" if self.is_terminal else f"{text}\n")
         sys.stderr.flush()
         self.has_line = self.is_terminal

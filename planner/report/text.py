@@ -37,7 +37,7 @@ def _variant(tree: Tree, *, is_named: bool, wall_s: float | None) -> list[str]:
         *_head(tree, is_named=is_named, wall_s=wall_s),
         *_class_lines(classes),
         *_lost(tree["requests"]),
-        *_table(_pool_rows(pools), left=(0, 6)),
+        *table(_pool_rows(pools), left=(0, 6)),
         *_deployments(pools),
         *_headline(tree),
     ]
@@ -59,8 +59,8 @@ def _class_lines(classes: Mapping[str, Tree]) -> list[str]:
     pairs = list(dict.fromkeys(_pair(limit) for figures in classes.values() for limit in figures["limits"]))
     if len(pairs) > MOST_PAIRS:
         rows = [_ONE_BY_ONE, *(row for name, figures in classes.items() for row in _limit_rows(name, figures))]
-        return [*_table(rows, left=(0, 1, 5)), *_table(_class_rows(classes, []), left=(0, 2))]
-    return _table(_class_rows(classes, pairs or list(_SHOWN_WITHOUT_LIMITS)), left=(0, 2 * len(pairs or "12") + 2))
+        return [*table(rows, left=(0, 1, 5)), *table(_class_rows(classes, []), left=(0, 2))]
+    return table(_class_rows(classes, pairs or list(_SHOWN_WITHOUT_LIMITS)), left=(0, 2 * len(pairs or "12") + 2))
 
 
 def _pair(limit: Tree) -> tuple[str, str]:
@@ -114,13 +114,13 @@ def _verdict(figures: Tree) -> str:
     if not margins:
         return "met"
     spare, metric = min(margins)
-    return f"met, {_percent(spare)} to spare on {metric}"
+    return f"met, {percent(spare)} to spare on {metric}"
 
 
 def _missed(limit: Tree) -> str:
     if limit["margin_frac"] is None:
         return f"{limit['metric']} (its {limit['quantile']} was never reached)"
-    return f"{limit['metric']} by {_percent(-limit['margin_frac'])}"
+    return f"{limit['metric']} by {percent(-limit['margin_frac'])}"
 
 
 def _lost(requests: Tree) -> list[str]:
@@ -177,13 +177,13 @@ def _headline(tree: Tree) -> list[str]:
     lines = [
         "   ".join(
             [
-                f"{_figure(cost['usd_per_mtok_out_whole'])} USD/Mtok out (whole cost)",
-                f"{_figure(energy['j_per_token_out_whole'])} J/token out (whole, facility)",
-                f"{_figure(_times(tree['carbon']['kgco2e_per_mtok_out_whole'], 1000))} gCO2e/Mtok out",
+                f"{figure(cost['usd_per_mtok_out_whole'])} USD/Mtok out (whole cost)",
+                f"{figure(energy['j_per_token_out_whole'])} J/token out (whole, facility)",
+                f"{figure(_times(tree['carbon']['kgco2e_per_mtok_out_whole'], 1000))} gCO2e/Mtok out",
             ]
         ),
-        f"{_figure(cost['usd_per_mtok_in'])} USD/Mtok in, {_figure(cost['usd_per_mtok_out'])} out (by busy time), "
-        f"{_figure(cost['usd_per_mtok_all'])} all   {units.format(cost['usd_per_h'], 'money')}/h, of which "
+        f"{figure(cost['usd_per_mtok_in'])} USD/Mtok in, {figure(cost['usd_per_mtok_out'])} out (by busy time), "
+        f"{figure(cost['usd_per_mtok_all'])} all   {units.format(cost['usd_per_h'], 'money')}/h, of which "
         f"{units.format(cost['idle_usd_per_h'], 'money')} for idle time",
         f"{units.format(tree['fleet']['facility_w']['mean'], 'power')} mean, "
         f"{units.format(tree['fleet']['facility_w']['peak'], 'power')} peak at the meter, "
@@ -191,7 +191,7 @@ def _headline(tree: Tree) -> list[str]:
     ]
     assumed = tree["evidence"]["assumed_frac"]
     if assumed is not None:
-        lines.append(f"{_percent(assumed)} of the cost's swing is from assumed facts")
+        lines.append(f"{percent(assumed)} of the cost's swing is from assumed facts")
     if cost["left_out"]:
         lines.append(f"left out of the cost: {', '.join(cost['left_out'])}")
     return lines
@@ -205,19 +205,20 @@ def _side_by_side(trees: Sequence[Tree]) -> list[str]:
                 tree["scenario"],
                 _WORDS[tree["verdict"]],
                 units.format(tree["cost"]["usd_per_h"], "money"),
-                _figure(tree["cost"]["usd_per_mtok_out_whole"]),
-                _figure(tree["energy"]["j_per_token_out_whole"]),
-                _figure(_times(tree["carbon"]["kgco2e_per_mtok_out_whole"], 1000)),
+                figure(tree["cost"]["usd_per_mtok_out_whole"]),
+                figure(tree["energy"]["j_per_token_out_whole"]),
+                figure(_times(tree["carbon"]["kgco2e_per_mtok_out_whole"], 1000)),
                 units.format(tree["fleet"]["facility_w"]["mean"], "power"),
             ]
         )
-    return ["Side by side (whole cost, energy and carbon over output tokens)", *_table(rows, left=(0, 1))]
+    return ["Side by side (whole cost, energy and carbon over output tokens)", *table(rows, left=(0, 1))]
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
+    """Three significant figures; `-` for None."""
     return "-" if value is None else units.figures(value)
 
 
@@ -233,7 +234,7 @@ def _share(value: float | None) -> str:
     return next((text for text in percents if not text.startswith("100")), "just below 100 %")
 
 
-def _percent(frac: float) -> str:
+def percent(frac: float) -> str:
     """A margin: two figures are enough."""
     return f"{frac * 100:.0f} %" if abs(frac) >= 0.1 else f"{frac * 100:.1f} %"
 
@@ -243,7 +244,7 @@ def _count(value: float) -> str:
     return f"{value:,.0f}" if value < 1_000_000 else units.format(value, "tokens").removesuffix("tok")
 
 
-def _table(rows: Sequence[Cells], *, left: Sequence[int]) -> list[str]:
+def table(rows: Sequence[Cells], *, left: Sequence[int]) -> list[str]:
     """Aligned lines, two spaces in; columns in `left` are words, all others figures."""
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(width(cell) for cell in column) for column in zip(*cells, strict=True)]

@@ -73,7 +73,23 @@ def load(
     faults.extend(asked.faults)
     if faults or asked.question is None:
         raise ScenarioError(*_once(faults))
-    return _scenario(name, asked.question, asked.tree, file, base_dir)
+    return _scenario(name, asked.question, asked.tree, base_dir, variants=file.variants, sweep=file.sweep)
+
+
+def changed(scenario: Scenario, sets: Sequence[str]) -> Scenario:
+    """A loaded scenario with `sets` (`PATH=VALUE`) laid over it, as `load` does it; without its sweep.
+
+    Raises `ScenarioError` with all faults of what comes out.
+    """
+    faults: list[Fault] = []
+    tree = _tried(scenario.tree, read_sets(sets, scenario.base_dir, faults), faults)
+    judged = judge(prune(tree), scenario.base_dir)
+    faults.extend(judged.faults)
+    if faults or judged.question is None:
+        raise ScenarioError(*_once(faults))
+    return _scenario(
+        scenario.name, judged.question, judged.tree, scenario.base_dir, variants=scenario.variants, sweep=None
+    )
 
 
 def read_stdin() -> str:
@@ -218,8 +234,16 @@ def _once(faults: Sequence[Fault]) -> list[Fault]:
 # -- the result --------------------------------------------------------------------------------------------------------
 
 
-def _scenario(name: str, question: Question, tree: Tree, file: _File, base_dir: Path) -> Scenario:
-    whole = tree if file.sweep is None else Tree({**tree.keys, "sweep": file.sweep}, tree.origin)
+def _scenario(
+    name: str,
+    question: Question,
+    tree: Tree,
+    base_dir: Path,
+    *,
+    variants: Mapping[str, tuple[str, ...]],
+    sweep: Tree | None,
+) -> Scenario:
+    whole = tree if sweep is None else Tree({**tree.keys, "sweep": sweep}, tree.origin)
     placed = _with_paths(question, ())
     return Scenario(
         name=name,
@@ -234,8 +258,8 @@ def _scenario(name: str, question: Question, tree: Tree, file: _File, base_dir: 
         goal=placed.goal,
         periods=placed.periods,
         run=placed.run,
-        variants=file.variants,
-        sweep=None if file.sweep is None else Sweep.model_validate(file.sweep.plain()),
+        variants=variants,
+        sweep=None if sweep is None else Sweep.model_validate(sweep.plain()),
         tree=tree,
         base_dir=base_dir,
         unsupported=tuple(unsupported(whole)),

@@ -73,8 +73,8 @@ def run(
     for scenario in variants:
         refuse_unsupported(scenario, "run")
     n_workers = workers or os.cpu_count() or 1
-    lengths = {_traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
-    fleets = [lay_out(scenario, lengths[_traffic_key(scenario)]) for scenario in variants]
+    lengths = {traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
+    fleets = [lay_out(scenario, lengths[traffic_key(scenario)]) for scenario in variants]
     drawn = _draw(variants, n_workers)
     cells, jobs = _jobs(variants, fleets, drawn, keep_requests=keep_requests, keep_timeline=keep_timeline)
     executor: Executor = LocalExecutor(n_workers)
@@ -93,7 +93,7 @@ Drawn = dict[tuple[str, int], "ScenarioTraffic"]
 
 def _draw(variants: Sequence[Scenario], n_workers: int) -> Drawn:
     """The requests of every variant and seed, equal ones once."""
-    asked = {(_traffic_key(scenario), seed): scenario for scenario in variants for seed in _seeds(scenario)}
+    asked = {(traffic_key(scenario), seed): scenario for scenario in variants for seed in _seeds(scenario)}
     work = [partial(_traffic_of, scenario, seed) for (_, seed), scenario in asked.items()]
     found = dict(gather(work, n_workers))
     return {key: found[ix] for ix, key in enumerate(asked)}
@@ -106,7 +106,7 @@ def _jobs(
     jobs: list[_Job] = []
     known: dict[str, int] = {}
     for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
-        what = _traffic_key(scenario)
+        what = traffic_key(scenario)
         for seed in _seeds(scenario):
             traffic = drawn[what, seed]
             check_span(scenario, traffic)
@@ -140,7 +140,7 @@ def _jobs(
 
 def _once(variants: Sequence[Scenario]) -> list[Scenario]:
     """One variant for each traffic that is asked for."""
-    return list({_traffic_key(scenario): scenario for scenario in variants}.values())
+    return list({traffic_key(scenario): scenario for scenario in variants}.values())
 
 
 def _seeds(scenario: Scenario) -> range:
@@ -178,7 +178,7 @@ def _has_cache(scenario: Scenario) -> bool:
     return any(entry.prefix_cache for pool in scenario.fleet.pools.values() for entry in pool.deploy)
 
 
-def _traffic_key(scenario: Scenario) -> str:
+def traffic_key(scenario: Scenario) -> str:
     """What the requests depend on: equal keys draw equal requests."""
     shown = {
         "traffic": repr(dict(scenario.traffic)),
@@ -271,7 +271,7 @@ def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False, 
     for scenario in variants:
         total.update(f"{scenario.name} {scenario.digest()}\n".encode())
         for _, named in reference_paths(scenario.tree):
-            total.update(_file_digest(locate(str(named.value), scenario.base_dir)))
+            total.update(file_digest(locate(str(named.value), scenario.base_dir)))
     for path in sorted(catalog.DATA.rglob("*.yaml")):
         total.update(hashlib.sha256(path.read_bytes()).digest())
     info = build_info()
@@ -279,7 +279,8 @@ def inputs_digest(variants: Sequence[Scenario], *, keep_requests: bool = False, 
     return "sha256:" + total.hexdigest()
 
 
-def _file_digest(path: Path | str) -> bytes:
+def file_digest(path: Path | str) -> bytes:
+    """A hash of what a file or address holds. Raises `TrafficError` if it cannot be read."""
     import fsspec
 
     total = hashlib.sha256()

@@ -1,0 +1,94 @@
+"""`planner sweep`: a scenario at every point of its axes, and the cheapest point that holds every limit."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+
+from planner.cli import output
+from planner.cli.progress import ProgressLine
+
+SCHEMA = "planner.sweep/1"
+EXIT_GATE = 3
+EXIT_NOTHING = 4
+
+EPILOG = """\b
+Examples:
+  planner sweep scenarios/08-how-many-racks.yaml
+  planner sweep scenarios/08-how-many-racks.yaml --set run.seeds=3 --gate --json
+"""
+
+
+@click.command("sweep", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("scenario")
+@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file; repeatable.")
+@click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the results [runs/TITLE-sweep-HASH].")
+@click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
+@click.option("--resume", is_flag=True, help="Complete a sweep that was interrupted.")
+@click.option("--gate", is_flag=True, help="Exit 3 when no point holds every limit.")
+@click.option("--force", is_flag=True, help="Begin anew, over a sweep that is there.")
+@output.verb(SCHEMA)
+def command(
+    scenario: str,
+    names: tuple[str, ...],
+    is_all: bool,
+    sets: tuple[str, ...],
+    seed: int | None,
+    out: Path | None,
+    workers: int | None,
+    resume: bool,
+    gate: bool,
+    force: bool,
+    to: output.Settings,
+) -> None:
+    """Run SCENARIO (a file, or - for stdin) at every point of the axes of its `sweep`.
+
+    An axis is the path of any value, as in --set, and the values that it takes; the number of racks is one. All points
+    draw from the same seeds. Ends with the cheapest point that holds every limit, or with the one that comes nearest.
+    """
+    from planner.cli.run import load_variants
+    from planner.report.sweep_text import sweep_report
+    from planner.study import sweep_answer
+    from planner.study.run import run
+    from planner.study.sweep import Done
+
+    scenarios = load_variants(scenario, names=names, is_all=is_all, sets=sets, seed=seed)
+    line = ProgressLine(to)
+
+    def tell(done: Done) -> None:
+        line.note(done.frac, f"{done.n_done} of {done.n_points} points done")
+
+    try:
+        done = sweep_answer.answer(
+            scenarios,
+            solve_many=partial(run, workers=workers),
+            out=out,
+            is_forced=force,
+            is_resumed=resume,
+            progress=tell,
+        )
+    finally:
+        line.end()
+    found = done.sweep
+    shown = sweep_report(found, title=scenarios[0].title, wall_s=None if done.is_reused else done.wall_s)
+    if done.is_reused:
+        shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
+    else:
+        shown += f"\nwrote {done.folder}/"
+    best = found.cheapest or found.nearest
+    if best is not None:
+        shown += f"          that point: {done.folder_of(best.point)}"
+    result = found.to_json() | {"folder": str(done.folder)}
+    output.reply(SCHEMA, result, shown, to, inputs=done.inputs)
+    if all(row.reason for row in found.rows):
+        click.echo("error: no point can be simulated", err=True)
+        sys.exit(EXIT_NOTHING)
+    if gate and found.cheapest is None:
+        click.echo("gate: no point holds every limit", err=True)
+        sys.exit(EXIT_GATE)
