@@ -144,7 +144,7 @@ def cheapest(rows: Sequence[Row], by: str) -> Row | None:
     Points without limits hold none: where no class has limits nothing is cheapest.
     """
     held = [(row.figures[by], row.point.ix, row) for row in rows if row.holds and row.figures[by] is not None]
-    return min(held, key=lambda each: each[:2])[2] if held else None  # type: ignore[type-var]
+    return min(held, key=lambda each: each[:2])[2] if held else None
 
 
 def nearest(rows: Sequence[Row]) -> Row | None:
