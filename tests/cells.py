@@ -29,7 +29,24 @@ def deployments(draw: st.DrawFn) -> dict[str, Any]:
         context_tokens=draw(st.sampled_from([40, 100, 100_000])),
         memory_bytes_per_s=draw(st.sampled_from([5e8, 1e9, 1.3e9])),
         max_w=draw(st.sampled_from([5.5, 8.0, 9.0])),
+        speculation=draw(drafts),
     )
+
+
+drafts = st.one_of(
+    st.none(),
+    st.builds(
+        lambda draft, acceptance, cost: {
+            "draft_tokens": draft,
+            "acceptance_frac": acceptance,
+            "draft_cost_frac": cost,
+        },
+        st.sampled_from([0, 1, 2, 3, 5, 20, 64]),
+        st.sampled_from([0.0, 0.3, 0.5, 0.77, 1.0]),
+        st.sampled_from([0.0, 0.0, 0.05, 1.0]),
+    ),
+)
+"""Speculative decoding, from no draft to one longer than a block."""
 
 
 @st.composite
@@ -98,6 +115,7 @@ def storms(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
         "window": draw(st.sampled_from([None, 6, 20])),
         "memory_bytes_per_s": draw(st.sampled_from([7e8, 1e9, 1.3e9])),
         "layout": draw(st.sampled_from([{}, {"dp": 2}, {"dp": 4}])),
+        "speculation": draw(drafts),
     }
     spec = toy(**chosen)
     longest = core.plan(spec)["max_sequence_tokens"]

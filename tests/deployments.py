@@ -81,6 +81,7 @@ TOY: Spec = {
         "collective_buffer_bytes": 0.0,
         "activation_bytes": 0.0,
         "power_cap_w": None,
+        "speculation": None,
     },
 }
 """A model of a million parameters: a step takes some milliseconds, of which the cache is a part that shows."""

@@ -15,6 +15,9 @@ from tests.reference_seq import FS_PER_NS, Seq, ceil_div, cost_of, rounded
 if TYPE_CHECKING:
     from tests.reference import Simulation
 
+ONE = 2**20
+"""A token, in the units of the clock of tokens."""
+
 
 @dataclass(eq=False)
 class Held:
@@ -41,6 +44,15 @@ class Replica:
         self.sliding = spec["model"].get("sliding")
         self.plan = sim.plans[deployment_ix]
         self.has_cache = placed.get("prefix_cache", False)
+        draft = self.serving.get("speculation") or {"draft_tokens": 0, "acceptance_frac": 0.0}
+        self.verified = 1 + draft["draft_tokens"]
+        mean = 1.0
+        for _ in range(draft["draft_tokens"]):
+            mean = 1.0 + draft["acceptance_frac"] * mean
+        self.per_step = math.floor(mean * ONE + 0.5)  # tokens that a step gives a sequence
+        self.phase = 0  # what the steps so far gave beyond whole tokens
+        self.grown = 0  # tokens that each sequence got since the anchor
+        self.step_weight = 0  # sum of i x the duration of step i since the anchor
         self.swaps = placed.get("preemption", "recompute") == "swap"
         self.hash_tokens = sim.spec.get("hash_block_tokens", 0)
         block_bytes = self.plan["kv_bytes_per_token"] * self.serving["block_tokens"]
@@ -125,6 +137,7 @@ class Replica:
         self.n_pieces_ended += is_piece_over
         if self.is_changed or self.chunks or is_piece_over or self.stall:
             self.anchor, self.step, self.line = now, 0, self.cost(self.chunks)
+            self.grown = self.step_weight = 0
             self.wait()
         self.next_ns = self.end_of(self.step + 1)
 
@@ -149,20 +162,24 @@ class Replica:
 
     def end_step(self, now: int, left: list[Seq]) -> None:
         decoding = self.decoding()
+        given = {seq.row: self.given(seq) for seq in decoding}
         self.account(decoding, now)
         duration = self.line["time_s"] + self.line["time_slope_s"] * self.step
         self.step += 1
-        self.store.take(sum(seq.kv % self.serving["block_tokens"] == 0 for seq in decoding))
+        self.store.take(self.reserve())
+        if decoding:
+            self.grown += (self.phase + self.per_step) // ONE
+            self.phase = (self.phase + self.per_step) % ONE
         self.let_leave(left)
         for seq in decoding:
-            if self.is_growing(seq.kv + 1) and not self.is_growing(seq.kv + 2):
+            if self.is_growing(seq.kv + 1) and not self.is_growing(seq.kv + 1 + given[seq.row]):
                 self.is_changed = True
-            seq.kv += 1
+            seq.kv += given[seq.row]
             if seq.is_resumed:
                 gap = now - seq.times[-1]
-                self.give_token(seq, now, gap, gap * FS_PER_NS)
+                self.give_token(seq, now, gap, gap * FS_PER_NS, given[seq.row])
             else:
-                self.give_token(seq, now, rounded(duration), duration)
+                self.give_token(seq, now, rounded(duration), duration, given[seq.row])
             seq.is_resumed = False
         for seq, tokens in self.chunks:
             seq.prefilled += tokens
@@ -173,14 +190,24 @@ class Replica:
                 self.give_token(seq, now, gap, gap * FS_PER_NS)
         self.chunks = []
 
-    def give_token(self, seq: Seq, now: int, gap: int, gap_fs: int) -> None:
+    def given(self, seq: Seq) -> int:
+        """Tokens that the next step gives a sequence: what the clock says, and no more than it asked for."""
+        return min((self.phase + self.per_step) // ONE, seq.output - len(seq.times))
+
+    def restart(self) -> None:
+        """Where nobody decodes, the clock of tokens begins anew."""
+        if not self.decoding():
+            self.phase = 0
+
+    def give_token(self, seq: Seq, now: int, gap: int, gap_fs: int, n: int = 1) -> None:
+        """`n` tokens that come together, after one gap."""
         if seq.times:
             seq.gaps.append(gap)
             self.sim.add_value(seq, self.pool, "itl", gap, gap_fs)
         elif seq.first is None:
             seq.first = now
             self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival)
-        seq.times.append(now)
+        seq.times += [now] * n
         if len(seq.times) == seq.output or (self.role == "prefill" and seq.leaving is not None):
             self.retire(seq)
             if seq.leaving is None:
@@ -197,6 +224,7 @@ class Replica:
             self.leave(seq, seq.kv, 0)
             return
         self.running.remove(seq)
+        self.restart()
         self.leaving.append(seq)
         self.is_changed = True
 
@@ -210,6 +238,7 @@ class Replica:
     def leave(self, seq: Seq, held: int, left_tokens: int) -> None:
         """Blocks go back from the end of the sequence on; it may find whole ones of `left_tokens` again."""
         self.running.remove(seq)
+        self.restart()
         own = self.blocks(held) + seq.window_blocks - seq.shared()
         left = max(left_tokens // self.serving["block_tokens"] - seq.shared(), 0) if self.has_cache else 0
         self.store.give(own - left)
@@ -321,10 +350,10 @@ class Replica:
         return min([self.serving["max_batch"], *(cap for cap in caps if cap is not None)])
 
     def reserve(self) -> int:
-        return sum(seq.kv % self.serving["block_tokens"] == 0 for seq in self.decoding())
+        return sum(self.blocks(seq.kv + self.given(seq)) - self.blocks(seq.kv) for seq in self.decoding())
 
     def fill(self, now: int, is_preempted: bool) -> None:
-        budget = max(self.serving["chunk_tokens"] - len(self.decoding()), 0)
+        budget = max(self.serving["chunk_tokens"] - len(self.decoding()) * self.verified, 0)
         for seq in self.running:
             if seq.prefilled < seq.target and budget > 0:
                 budget = self.add_chunk(seq, budget)
@@ -340,7 +369,7 @@ class Replica:
             needed = blocks - sum(s.blocks for s in found if isinstance(s, Stretch) and s.refs > 0) + self.reserve()
             needed += self.watermark if n_running else 0
             if seq.is_swapped:
-                needed += self.blocks(seq.kv + 1) - self.blocks(seq.kv)
+                needed += self.blocks(seq.kv + self.given(seq)) - self.blocks(seq.kv)
             if needed > self.store.free:
                 break
             self.waiting.pop(0)
@@ -354,7 +383,7 @@ class Replica:
                 self.store.host.swapped -= blocks
                 self.stall += blocks * self.host_block_fs
                 seq.is_swapped, seq.is_resumed, self.is_changed = False, True, True
-                budget -= 1
+                budget -= self.verified
             else:
                 budget = self.add_chunk(seq, budget)
 
@@ -425,10 +454,14 @@ class Replica:
             alone = self.cost([]) if decoding else {"time_s": 0, "energy_j": 0}
             decode_s, decode_j = min(alone["time_s"], time), min(alone["energy_j"], energy)
         ruling = time - line["network_s"] - line["launch_s"]
-        held = sum(s.kv + 1 for s in decoding)
+        held = sum(s.kv + 1 - self.grown for s in decoding)
         held += sum(s.target for s in self.running if s.prefilled < s.target)
         held += sum(s.target for s in self.moving + self.ready)
         held += sum(h.tokens for h in self.held + self.arrived)
+        weight = self.step_weight + self.step * time
+        each_step = len(decoding) * self.per_step
+        grown = each_step * weight // ONE - each_step * self.step_weight // ONE
+        self.step_weight = weight
         fresh = sum(max(min(s.prefilled + n, s.input) - s.computed, 0) for s, n in self.chunks)
         self.sim.add_work(
             self,
@@ -444,9 +477,9 @@ class Replica:
             compute_s=ruling if line["is_compute_bound"] else 0,
             network_s=line["network_s"],
             launch_s=line["launch_s"],
-            kv_token_s=held * time,
+            kv_token_s=held * time + grown,
             steps=1,
             input_tokens=fresh,
-            output_tokens=len(decoding) + sum(s.prefilled + n == s.target for s, n in self.chunks),
+            output_tokens=sum(map(self.given, decoding)) + sum(s.prefilled + n == s.target for s, n in self.chunks),
             recomputed_tokens=sum(n for _, n in self.chunks) - fresh,
         )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner import core
 from tests.agreement import check
-from tests.cells import MS, with_features
+from tests.cells import MS, drafts, with_features
 from tests.deployments import cell, toy
 from tests.reference import NO_SESSION, Request, Simulation
 
@@ -40,6 +40,7 @@ def some_deployment(draw: st.DrawFn) -> dict[str, Any]:
         chunk_tokens=draw(st.sampled_from([8, 64, 256])),
         memory_bytes_per_s=draw(st.sampled_from([5e8, 1e9, 1.3e9])),
         power_cap_w=draw(st.sampled_from([None, None, None, 4.0])),
+        speculation=draw(drafts),
     )
 
 

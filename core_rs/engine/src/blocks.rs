@@ -38,6 +38,10 @@ impl Blocks {
         tokens.div_ceil(self.block_tokens)
     }
 
+    pub fn n_decoding(&self) -> u64 {
+        self.n_decoding
+    }
+
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -128,8 +132,8 @@ impl Blocks {
         self.residues[((self.block_tokens - phase) % self.block_tokens) as usize]
     }
 
-    /// How many of the next `want` decode steps from `counter` on the free blocks allow.
-    pub fn steps_allowed(&self, counter: u64, want: u64) -> u64 {
+    /// How many of the next `want` tokens of every decoding sequence, from `counter` on, the free blocks allow.
+    pub fn tokens_allowed(&self, counter: u64, want: u64) -> u64 {
         let free = self.free();
         if self.n_decoding.saturating_mul(want.div_ceil(self.block_tokens)) <= free {
             return want;
@@ -148,14 +152,16 @@ impl Blocks {
         want
     }
 
-    /// Do `steps` decode steps from `counter` on: take the blocks they need.
-    pub fn advance(&mut self, counter: u64, steps: u64) {
-        let cycles = steps / self.block_tokens;
-        let mut blocks = cycles * self.n_decoding;
-        for step in cycles * self.block_tokens..steps {
-            blocks += self.needed_at(counter + step);
-        }
-        self.take(blocks);
+    /// Blocks that the tokens from `counter` to `to` take, of every decoding sequence.
+    pub fn needed_between(&self, counter: u64, to: u64) -> u64 {
+        let cycles = (to - counter) / self.block_tokens;
+        let rest = counter + cycles * self.block_tokens..to;
+        cycles * self.n_decoding + rest.map(|at| self.needed_at(at)).sum::<u64>()
+    }
+
+    /// Do the decode steps from `counter` to `to`: take the blocks they need, but `spared` that endings do not.
+    pub fn advance(&mut self, counter: u64, to: u64, spared: u64) {
+        self.take(self.needed_between(counter, to) - spared);
     }
 }
 
@@ -180,10 +186,10 @@ mod tests {
             }
             let want = dice.below(200);
             let fits = |steps: u64| lengths.iter().map(|kv| (kv + steps).div_ceil(16)).sum::<u64>() <= blocks.total();
-            let allowed = blocks.steps_allowed(counter, want);
+            let allowed = blocks.tokens_allowed(counter, want);
             assert!(fits(allowed));
             assert!(allowed == want || !fits(allowed + 1));
-            blocks.advance(counter, allowed);
+            blocks.advance(counter, counter + allowed, 0);
             assert_eq!(blocks.used(), lengths.iter().map(|kv| (kv + allowed).div_ceil(16)).sum::<u64>());
             for &kv in &lengths {
                 blocks.stop_decoding(kv + allowed, counter + allowed);

@@ -102,7 +102,7 @@ impl Sim {
             let deployment = Deployment::new(at, placed, spec.hash_block_tokens)?;
             for _ in 0..placed.n_replicas {
                 deployment_of.push(at as u32);
-                replicas.push(Replica::new(deployment.blocks(), &policy, tracks_gaps));
+                replicas.push(Replica::new(&deployment, &policy, tracks_gaps));
             }
             deployments.push(deployment);
         }

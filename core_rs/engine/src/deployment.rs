@@ -8,6 +8,7 @@ use crate::kv::KvModel;
 use crate::layout::Layout;
 use crate::memory::MemoryPlan;
 use crate::model::ModelSpec;
+use crate::speculation::SpeculationSpec;
 
 /// Everything that the cost of a step depends on; it crosses the border once, as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,6 +98,9 @@ pub struct ServingSpec {
     /// The most that a chip may draw: steps take as long as that needs; null = what the chip sustains.
     #[serde(default)]
     pub power_cap_w: Option<f64>,
+    /// Tokens drafted ahead and verified; null = none.
+    #[serde(default)]
+    pub speculation: Option<SpeculationSpec>,
 }
 
 impl DeploymentSpec {
@@ -173,7 +177,8 @@ impl ServingSpec {
         not_negative("serving.runtime_reserve_bytes", self.runtime_reserve_bytes)?;
         not_negative("serving.collective_buffer_bytes", self.collective_buffer_bytes)?;
         not_negative("serving.collective_buffer_pair_bytes", self.collective_buffer_pair_bytes.unwrap_or(0.0))?;
-        not_negative("serving.activation_bytes", self.activation_bytes.unwrap_or(0.0))
+        not_negative("serving.activation_bytes", self.activation_bytes.unwrap_or(0.0))?;
+        self.speculation.as_ref().map_or(Ok(()), SpeculationSpec::validate)
     }
 }
 

@@ -12,15 +12,15 @@ pub struct LongestGaps {
 }
 
 impl LongestGaps {
-    /// Steps `from..to` of a line were done; the first of them took the decode counter from `counter`.
-    pub fn add_steps(&mut self, time_fs: Line, from: u64, to: u64, counter: u64) {
+    /// Steps of a line were done, up to `to`, and the decode counter stands at `counter` now.
+    pub fn add_steps(&mut self, time_fs: Line, to: u64, counter: u64) {
         let at = |i: u64| ns_from_fs(time_fs.base + time_fs.slope * i128::from(i));
         // A line never falls, so its last step is its longest.
         let longest = at(to - 1);
         while self.stack.last().is_some_and(|&(_, gap)| gap <= longest) {
             self.stack.pop();
         }
-        self.stack.push((counter + (to - from), longest));
+        self.stack.push((counter, longest));
     }
 
     /// No sequence decodes any more.
@@ -49,7 +49,7 @@ mod tests {
             let line =
                 Line { base: i128::from(dice.below(90)) * 1_000_000, slope: i128::from(dice.below(3)) * 1_000_000 };
             let n = 1 + dice.below(5);
-            gaps.add_steps(line, 2, 2 + n, each.len() as u64);
+            gaps.add_steps(line, 2 + n, each.len() as u64 + n);
             each.extend((2..2 + n).map(|i| ns_from_fs(line.base + line.slope * i128::from(i))));
             let since = dice.below(each.len() as u64 + 1);
             assert_eq!(gaps.longest_after(since), each[since as usize..].iter().copied().max().unwrap_or(0));

@@ -38,6 +38,7 @@ pub mod sample;
 mod samples;
 pub mod sketch;
 pub mod spec;
+pub mod speculation;
 pub mod steady;
 pub mod step;
 pub mod sums;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::speculation::Pace;
 use crate::step::{Bound, Line, StepLine};
 use crate::sums;
 use crate::time::ns_from_fs;
@@ -62,12 +63,16 @@ pub struct Stretch<'a> {
     pub from: u64,
     pub to: u64,
     pub n_decoding: u64,
-    /// KV tokens held during step i of the line.
-    pub kv_tokens: Line,
+    /// The clock of their tokens at step 0 of the line.
+    pub pace: Pace,
+    /// KV tokens held during step 0 of the line; those of the decoding sequences grow by the mean.
+    pub kv_tokens: u64,
     pub input_tokens: u64,
     pub recomputed_tokens: u64,
     /// First tokens that prefills of this stretch give at its end.
     pub first_tokens: u64,
+    /// Tokens of its last step that sequences which end with it do not take.
+    pub surplus_tokens: u64,
 }
 
 /// When, after its anchor, the first `n` steps of a line are done.
@@ -164,6 +169,9 @@ impl DeploymentMeter {
     }
 }
 
+/// Step i of a line.
+const STEP: Line = Line { base: 0, slope: 1 };
+
 /// Steps `from..to` of a stretch, and what falls due at its end if this is its last part.
 fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: bool) -> Work {
     let steps = to - from;
@@ -185,7 +193,11 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: boo
         Bound::Memory => (ruling_fs, 0),
         Bound::Compute => (0, ruling_fs),
     };
-    let held = |n| sums::prefix_product(stretch.kv_tokens, line.time_fs, n);
+    let held = |n| {
+        let grown = stretch.pace.grown(stretch.n_decoding, sums::prefix_product(STEP, line.time_fs, n));
+        i128::from(stretch.kv_tokens) * sums::prefix(line.time_fs, n) + grown
+    };
+    let tokens = stretch.pace.tokens(to) - stretch.pace.tokens(from);
     let at_end = u64::from(is_last);
     Work {
         busy_ns,
@@ -202,7 +214,7 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: boo
         kv_token_fs: held(to) - if from == 0 { 0 } else { held(from) },
         steps,
         input_tokens: at_end * stretch.input_tokens,
-        output_tokens: stretch.n_decoding * steps + at_end * stretch.first_tokens,
+        output_tokens: stretch.n_decoding * tokens + at_end * stretch.first_tokens - at_end * stretch.surplus_tokens,
         recomputed_tokens: at_end * stretch.recomputed_tokens,
         ..Work::default()
     }
@@ -262,10 +274,12 @@ mod tests {
             from: 3,
             to: 2_000,
             n_decoding: 17,
-            kv_tokens: Line { base: 900, slope: 17 },
+            pace: Pace::default(),
+            kv_tokens: 900,
             input_tokens: 0,
             recomputed_tokens: 0,
             first_tokens: 0,
+            surplus_tokens: 0,
         };
         let sum_of = |meter: &DeploymentMeter| {
             let mut sum = Work::default();

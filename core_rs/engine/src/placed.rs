@@ -4,6 +4,7 @@ use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::request::Request;
 use crate::spec::{PlacedSpec, Preemption, Role};
+use crate::speculation::Pace;
 use crate::step::{Chunk, Load, StepLine, StepModel};
 use crate::time::{j_from_fj, s_from_fs};
 
@@ -21,6 +22,9 @@ pub struct Deployment {
     /// The most of a step that one prompt takes: it runs in one attention group, and the groups share the step.
     pub prompt_chunk_tokens: u64,
     pub window_tokens: Option<u64>,
+    /// Tokens of each decoding sequence that a step works on, and the clock of those it keeps.
+    pub verified_tokens: u64,
+    pub pace: Pace,
     /// Blocks that admission leaves free while anything runs.
     pub watermark_blocks: u64,
     pub has_cache: bool,
@@ -53,6 +57,8 @@ impl Deployment {
             chunk_tokens: serving.chunk_tokens,
             prompt_chunk_tokens: serving.chunk_tokens.div_ceil(placed.deployment.layout.dp),
             window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
+            verified_tokens: serving.speculation.map_or(1, |spec| spec.verified_tokens()),
+            pace: Pace::new(serving.speculation.as_ref()),
             watermark_blocks: (placed.watermark_frac * model.kv_blocks() as f64) as u64,
             has_cache: placed.prefix_cache,
             is_ahead: placed.async_scheduling,

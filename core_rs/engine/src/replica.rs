@@ -24,13 +24,15 @@ use crate::placed::Deployment;
 use crate::policy::Policy;
 use crate::request::{Leaving, Slab};
 use crate::spec::Role;
-use crate::step::{Chunk, Line, StepLine};
+use crate::speculation::Pace;
+use crate::step::{Chunk, StepLine};
 use crate::time::NEVER;
 use crate::timeline::Timeline;
 
 pub use leave::Withdrawn;
 
 use ahead::Ahead;
+use decode::surplus;
 use handover::Handover;
 use queue::Waiting;
 
@@ -71,7 +73,9 @@ pub struct Desk<'a> {
 struct Running {
     anchor_ns: u64,
     line: StepLine,
-    kv_tokens: Line,
+    /// The clock of tokens at the anchor, and the KV tokens held then.
+    pace: Pace,
+    kv_tokens: u64,
     /// Steps of the line that are done and counted, and where the stretch under way ends.
     done: u64,
     planned: u64,
@@ -102,8 +106,9 @@ pub struct Replica {
     stall_fs: i128,
     ahead: Ahead,
     blocks: Blocks,
-    /// Decode steps done so far.
+    /// Tokens that decoding sequences were given so far, each the same: one a step, without drafts.
     counter: u64,
+    pace: Pace,
     /// KV tokens of the decoding sequences, and of the prompts being prefilled.
     kv_tokens: u64,
     reserved_tokens: u64,
@@ -122,7 +127,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    pub fn new(blocks: Blocks, policy: &Policy, tracks_gaps: bool) -> Self {
+    pub fn new(deployment: &Deployment, policy: &Policy, tracks_gaps: bool) -> Self {
         let n_classes = policy.level.len();
         Self {
             waiting: Waiting::new(policy.n_levels),
@@ -134,8 +139,9 @@ impl Replica {
             resumed: Vec::new(),
             stall_fs: 0,
             ahead: Ahead::default(),
-            blocks,
+            blocks: deployment.blocks(),
             counter: 0,
+            pace: deployment.pace,
             kv_tokens: 0,
             reserved_tokens: 0,
             window_sum: 0,
@@ -164,7 +170,7 @@ impl Replica {
         }
         let can_join = self.waiting.front() == Some(slot)
             && self.n_running() < deployment.max_batch
-            && (self.decoding.len() as u64) < deployment.chunk_tokens;
+            && self.decoding.len() as u64 * deployment.verified_tokens < deployment.chunk_tokens;
         match &self.running {
             Some(run) if !can_join => end_of_step(run.anchor_ns, &run.line, run.planned),
             _ => self.next_boundary(now),
@@ -196,10 +202,7 @@ impl Replica {
                 self.count_steps(done, desk);
             }
         }
-        for Reverse((_, slot)) in &self.decoding {
-            let request = &mut desk.slab[*slot];
-            request.generated += (self.counter - request.decode_from) as u32;
-        }
+        self.count_generated(desk);
         self.running = None;
     }
 
@@ -211,6 +214,9 @@ impl Replica {
             return false;
         }
         let n_decoding = self.decoding.len() as u64;
+        let tokens = if n_decoding > 0 { self.pace.advance(steps) } else { 0 };
+        let counter = self.counter + tokens;
+        let surplus = surplus(&self.decoding, &self.blocks, self.counter, counter, desk.slab);
         let (mut fresh, mut again, mut first_tokens) = (0, 0, 0);
         for (&slot, &tokens) in self.prefilling.iter().zip(&self.chunk_tokens) {
             let request = &mut desk.slab[slot];
@@ -233,10 +239,12 @@ impl Replica {
                 from: run.done,
                 to,
                 n_decoding,
+                pace: run.pace,
                 kv_tokens: run.kv_tokens,
                 input_tokens: fresh,
                 recomputed_tokens: again,
                 first_tokens,
+                surplus_tokens: surplus.tokens,
             },
         );
         for (class, &weight) in self.n_decoding_in_span.iter().enumerate() {
@@ -245,12 +253,12 @@ impl Replica {
             }
         }
         if let Some(gaps) = &mut self.gaps {
-            gaps.add_steps(run.line.time_fs, run.done, to, self.counter);
+            gaps.add_steps(run.line.time_fs, to, counter);
         }
-        self.blocks.advance(self.counter, steps);
-        self.counter += steps;
-        self.kv_tokens += n_decoding * steps;
-        self.window_sum += self.n_growing * steps;
+        self.blocks.advance(self.counter, counter, surplus.blocks);
+        self.counter = counter;
+        self.kv_tokens += n_decoding * tokens;
+        self.window_sum += self.n_growing * tokens;
         run.done = to;
         let is_alone = run.is_alone;
         if desk.timeline.is_kept() {
@@ -311,8 +319,6 @@ impl Replica {
     fn count_resumed(&mut self, now: u64, desk: &mut Desk<'_>) {
         while let Some(slot) = self.resumed.pop() {
             let request = &mut desk.slab[slot];
-            request.generated += 1;
-            request.decode_from = self.counter;
             let gap = now - request.last_token_ns;
             request.longest_gap_ns = request.longest_gap_ns.max(gap);
             if request.in_span {

@@ -162,6 +162,18 @@ impl Request {
         u64::from(fresh)
     }
 
+    /// Count `gained` tokens of steps as generated, as far as it asked for them; returns how many are beyond that.
+    pub fn take_tokens(&mut self, gained: u64) -> u64 {
+        let kept = gained.min(u64::from(self.output_tokens - self.generated));
+        self.generated += kept as u32;
+        gained - kept
+    }
+
+    /// Tokens that it holds while it decodes, its replica's decode counter standing at `counter`.
+    pub fn kv_tokens_at(&self, counter: u64) -> u64 {
+        u64::from(self.input_tokens) + u64::from(self.generated) - 1 + (counter - self.decode_from)
+    }
+
     /// Tokens the KV cache holds when the request ends: the last token is never attended to, so it needs none.
     pub fn kv_tokens_at_end(&self) -> u64 {
         u64::from(self.input_tokens) + u64::from(self.output_tokens) - 1

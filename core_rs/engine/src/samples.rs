@@ -38,6 +38,7 @@ fn serving() -> ServingSpec {
         collective_buffer_pair_bytes: None,
         activation_bytes: None,
         power_cap_w: None,
+        speculation: None,
     }
 }
 

@@ -215,6 +215,9 @@ pub fn run(spec: &SteadySpec, rows: &[SteadyRow]) -> Result<Steady> {
 
 impl Group {
     fn pools<'a>(&self, spec: &'a SteadySpec) -> Result<Pools<'a>> {
+        if self.serving.speculation.is_some() {
+            return Err(Error::input("groups.serving.speculation", "the steady state has no drafts; simulate"));
+        }
         let deployment = |chip: &str, engine: &str, precision: &Precision, layout: Layout| -> Result<StepModel> {
             StepModel::squeezed(&DeploymentSpec {
                 chip: found(&spec.chips, chip, "chip")?.clone(),

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::kv::KvModel;
 use crate::memory::MemoryPlan;
 use crate::power::PowerModel;
+use crate::speculation::{Pace, SpeculationSpec};
 
 /// Femtoseconds in a second, femtojoules in a joule.
 const FEMTO: f64 = 1e15;
@@ -45,6 +46,10 @@ impl Line {
 
     fn of(base: f64, slope: f64) -> Self {
         Self { base: round(base), slope: round(slope) }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { base: self.base + other.base, slope: self.slope + other.slope }
     }
 }
 
@@ -101,6 +106,21 @@ impl StepLine {
         self.network_fs += fs;
         self.energy_fj.base += fs * i128::from(parked_uw) / 1_000_000;
     }
+
+    /// This step follows on `share` of another.
+    fn after(&mut self, other: &Self, share: f64) {
+        let part = |line: Line| Line::of(line.base as f64 * share, line.slope as f64 * share);
+        let of = |fs: i128| round(fs as f64 * share);
+        self.time_fs = self.time_fs.plus(part(other.time_fs));
+        self.energy_fj = self.energy_fj.plus(part(other.energy_fj));
+        self.bytes = self.bytes.plus(part(other.bytes));
+        self.flops = self.flops.plus(part(other.flops));
+        self.launch_fs += of(other.launch_fs);
+        self.memory_fs += of(other.memory_fs);
+        self.compute_fs += of(other.compute_fs);
+        self.network_fs += of(other.network_fs);
+        self.valid_steps = self.valid_steps.min(other.valid_steps);
+    }
 }
 
 /// The coefficients of a deployment, ready to cost steps.
@@ -120,6 +140,34 @@ pub struct StepModel {
     plan: MemoryPlan,
     chunk_tokens: f64,
     attention_apart: bool,
+    speculation: Option<SpeculationSpec>,
+}
+
+/// What a step does for each decoding sequence.
+#[derive(Debug, Clone, Copy)]
+struct Draft {
+    /// Tokens that it works on: the next one and those drafted.
+    verified: f64,
+    /// Tokens that it gives on average, by which contexts grow.
+    kept: f64,
+}
+
+impl Draft {
+    const NONE: Self = Self { verified: 1.0, kept: 1.0 };
+}
+
+/// The decoding sequences of a step.
+#[derive(Debug, Clone, Copy)]
+struct Decoders {
+    n_seqs: f64,
+    /// In the busiest attention group.
+    group_seqs: f64,
+    /// Tokens worked on for each.
+    verified: f64,
+    /// Pairs of (sequence, token attended) over all layers, without drafts.
+    pairs: f64,
+    /// Pairs of (token worked on, token attended).
+    query_pairs: f64,
 }
 
 /// Amounts of a step: over the replica, and the seconds they take on its busiest chip.
@@ -252,6 +300,7 @@ impl StepModel {
             plan,
             chunk_tokens: spec.serving.chunk_tokens as f64,
             attention_apart: spec.engine.attention_apart,
+            speculation: spec.serving.speculation,
         })
     }
 
@@ -259,7 +308,21 @@ impl StepModel {
     ///
     /// An attention group serves whole sequences and prompts: time is that of the busiest group, which has
     /// ceil(sequences / dp) of them at the mean context, and the largest chunk or its even share of all chunks.
+    ///
+    /// With drafts, each sequence has 1 + draft tokens verified, which attend to each other too; its keys and values are
+    /// read once. Contexts grow by the mean of what is kept. Where drafting costs, it goes before, a token at a time.
     pub fn step(&self, load: &Load) -> StepLine {
+        let Some(spec) = &self.speculation else { return self.cost(load, Draft::NONE) };
+        let kept = Pace::new(Some(spec)).mean();
+        let mut line = self.cost(load, Draft { verified: spec.verified_tokens() as f64, kept });
+        if spec.draft_cost_frac > 0.0 && load.n_seqs > 0 {
+            let one = self.cost(&Load { chunks: &[], ..*load }, Draft { verified: 1.0, kept });
+            line.after(&one, spec.draft_tokens as f64 * spec.draft_cost_frac);
+        }
+        line
+    }
+
+    fn cost(&self, load: &Load, draft: Draft) -> StepLine {
         let (m, c, p, kv) = (&self.memory, &self.compute, &self.power, &self.kv);
         let n_seqs = load.n_seqs as f64;
         let group_seqs = load.n_seqs.div_ceil(self.dp) as f64;
@@ -268,13 +331,18 @@ impl StepModel {
 
         // Pairs of (token, token attended) over all layers; the new tokens' keys and values are written, too.
         let pairs = kv.full_layers * load.context_tokens as f64 + kv.sliding_layers * load.window_tokens as f64;
-        let pairs_slope = kv.full_layers * n_seqs + kv.sliding_layers * load.n_growing_in_window as f64;
-        let touched = self.touched.frac(load.n_seqs.saturating_add(all.tokens as u64));
-        let work = self.work(n_seqs, group_seqs, pairs, touched, &all, &group);
+        let growing = kv.full_layers * n_seqs + kv.sliding_layers * load.n_growing_in_window as f64;
+        let pairs_slope = growing * draft.kept;
+        let verified = draft.verified;
+        let query_pairs = verified * pairs + growing * (0.5 * verified * (verified - 1.0));
+        let routed = load.n_seqs.saturating_mul(verified as u64);
+        let touched = self.touched.frac(routed.saturating_add(all.tokens as u64));
+        let decoders = Decoders { n_seqs, group_seqs, verified, pairs, query_pairs };
+        let work = self.work(&decoders, touched, &all, &group);
         let memory_slope_s = m.kv_s * pairs_slope * group_share;
-        let compute_slope_s = c.decode.pair * pairs_slope * group_share;
+        let compute_slope_s = c.decode.pair * (verified * pairs_slope) * group_share;
         let bytes_slope = m.kv_bytes * pairs_slope;
-        let attention_flops_slope = c.decode_pair_flops * pairs_slope;
+        let attention_flops_slope = c.decode_pair_flops * (verified * pairs_slope);
 
         let network_fs = round(work.network_s * FEMTO);
         let memory_fs = Line::of(work.memory_s * FEMTO, memory_slope_s * FEMTO);
@@ -307,15 +375,17 @@ impl StepModel {
         }
     }
 
-    /// What `n_seqs` decoding sequences, `group_seqs` of them in the busiest group, attending over `pairs`, and the
-    /// chunks move, compute and wait for; a share `touched` of the experts is read.
-    fn work(&self, n_seqs: f64, group_seqs: f64, pairs: f64, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
+    /// What the decoding sequences and the chunks move, compute and wait for; a share `touched` of the experts is read.
+    fn work(&self, decoders: &Decoders, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
         let (m, c, kv) = (&self.memory, &self.compute, &self.kv);
+        let &Decoders { n_seqs, group_seqs, verified, pairs, query_pairs } = decoders;
+        let (n_tokens, group_tokens) = (n_seqs * verified, group_seqs * verified);
         let group_share = if n_seqs == 0.0 { 0.0 } else { group_seqs / n_seqs };
-        let moves = pairs + (kv.full_layers + kv.sliding_layers) * n_seqs;
-        let routed = n_seqs + all.tokens;
+        // Read with what was drafted; written for every token worked on.
+        let moves = pairs + (kv.full_layers + kv.sliding_layers) * (n_seqs * (verified - 1.0) + n_tokens);
+        let routed = n_tokens + all.tokens;
         let attention_memory_s = m.kv_s * (moves * group_share + group.kv_moves);
-        let attention_compute_s = c.decode.pair * pairs * group_share + c.prefill.pair * group.pairs;
+        let attention_compute_s = c.decode.pair * query_pairs * group_share + c.prefill.pair * group.pairs;
         Work {
             attention_memory_s,
             attention_compute_s,
@@ -327,17 +397,17 @@ impl StepModel {
                 + m.expert_s * (touched * self.skew).min(1.0)
                 + attention_memory_s
                 + m.state_s * (group_seqs + group.count),
-            rest_flops: c.rest_flops * routed + c.lm_head_flops * (n_seqs + all.count),
+            rest_flops: c.rest_flops * routed + c.lm_head_flops * (n_tokens + all.count),
             expert_flops: c.expert_flops * routed,
-            attention_flops: c.decode_pair_flops * pairs + c.prefill_pair_flops * all.pairs,
-            compute_s: (c.decode.rest + c.decode.lm_head) * group_seqs
-                + c.decode.experts * n_seqs
+            attention_flops: c.decode_pair_flops * query_pairs + c.prefill_pair_flops * all.pairs,
+            compute_s: (c.decode.rest + c.decode.lm_head) * group_tokens
+                + c.decode.experts * n_tokens
                 + c.prefill.rest * group.tokens
                 + c.prefill.lm_head * group.count
                 + c.prefill.experts * all.tokens
                 + attention_compute_s,
             network_s: self.network.latency_s
-                + self.network.token_s * group_seqs
+                + self.network.token_s * group_tokens
                 + self.network.prompt_token_s * group.tokens,
         }
     }
@@ -361,7 +431,9 @@ impl StepModel {
         let group_seqs = (n_seqs / self.dp as f64).max(1.0);
         let attended = kv.full_layers * context + kv.sliding_layers * context.min(kv.window_tokens as f64);
         let none = ChunkSums::default();
-        self.work(n_seqs, group_seqs, attended * n_seqs, self.touched.between(n_seqs), &none, &none)
+        let pairs = attended * n_seqs;
+        let decoders = Decoders { n_seqs, group_seqs, verified: 1.0, pairs, query_pairs: pairs };
+        self.work(&decoders, self.touched.between(n_seqs), &none, &none)
     }
 
     /// What one prompt of `tokens` takes: alone, and its share where every group has prompts to work on.

@@ -17,10 +17,14 @@ impl Replica {
             let tokens = u64::from(request.target);
             let blocks = self.blocks.blocks_of(tokens) + request.window_blocks;
             // One that comes back from host memory decodes in this step: its next token needs room, too.
-            let next =
-                if request.is_swapped { self.blocks.blocks_of(tokens + 1) - self.blocks.blocks_of(tokens) } else { 0 };
+            let next = if request.is_swapped {
+                let given = self.pace.tokens(1).min(u64::from(request.output_tokens - request.generated));
+                self.blocks.blocks_of(tokens + given) - self.blocks.blocks_of(tokens)
+            } else {
+                0
+            };
             let spare = if self.n_running() + self.n_leaving() > 0 { desk.deployment.watermark_blocks } else { 0 };
-            let reserve = self.blocks.needed_at(self.counter) + next + spare;
+            let reserve = self.next_blocks(desk.slab) + next + spare;
             if blocks - reuse.found.held + reserve > self.blocks.free() {
                 return;
             }
@@ -28,7 +32,7 @@ impl Replica {
             self.start(slot, blocks, &reuse, now, desk);
             if desk.slab[slot].is_swapped {
                 self.swap_in(slot, blocks, desk);
-                *budget -= 1;
+                *budget = budget.saturating_sub(desk.deployment.verified_tokens);
             } else {
                 self.reserved_tokens += tokens;
                 self.prefilling.push(slot);

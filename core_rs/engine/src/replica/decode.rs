@@ -1,16 +1,68 @@
 //! The account of the decoding sequences: who joins and leaves it, and when a window is full.
 
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::{finish, Desk, Replica};
+use crate::blocks::Blocks;
 use crate::request::Slab;
 
+/// What sequences do not take of the step in which they end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Surplus {
+    pub tokens: u64,
+    pub blocks: u64,
+}
+
+/// Of the tokens from `counter` to `to`, what those do not take that end before `to`: they need no blocks for them.
+pub(super) fn surplus(
+    decoding: &BinaryHeap<Reverse<(u64, u32)>>,
+    blocks: &Blocks,
+    counter: u64,
+    to: u64,
+    slab: &Slab,
+) -> Surplus {
+    let mut found = Surplus::default();
+    let heap = decoding.as_slice();
+    let mut places = vec![];
+    if heap.first().is_some_and(|Reverse((end, _))| *end < to) {
+        places.push(0);
+    }
+    // Below a node of the heap that ends later, all do.
+    while let Some(at) = places.pop() {
+        let Reverse((end, slot)) = heap[at];
+        let kv = slab[slot].kv_tokens_at(counter);
+        found.tokens += to - end;
+        found.blocks += blocks.blocks_of(kv + to - counter) - blocks.blocks_of(kv + end - counter);
+        places.extend([2 * at + 1, 2 * at + 2].iter().filter(|&&at| heap.get(at).is_some_and(|node| node.0 .0 < to)));
+    }
+    found
+}
+
 impl Replica {
+    /// Blocks that the next step takes.
+    pub(super) fn next_blocks(&self, slab: &Slab) -> u64 {
+        if self.pace.is_plain() {
+            return self.blocks.needed_at(self.counter);
+        }
+        let to = self.counter + self.pace.tokens(1);
+        let spared = surplus(&self.decoding, &self.blocks, self.counter, to, slab).blocks;
+        self.blocks.needed_between(self.counter, to) - spared
+    }
+
+    /// The run is cut off: count what the decoding sequences got.
+    pub(super) fn count_generated(&self, desk: &mut Desk<'_>) {
+        for Reverse((_, slot)) in &self.decoding {
+            let request = &mut desk.slab[*slot];
+            request.take_tokens(self.counter - request.decode_from);
+        }
+    }
+
     /// Sequences that have their last token leave, in the order of their admission; true if there was one.
     pub(super) fn end_sequences(&mut self, now: u64, desk: &mut Desk<'_>) -> bool {
         let mut ending = std::mem::take(&mut self.ending);
         while let Some(&Reverse((end, slot))) = self.decoding.peek() {
-            if end != self.counter {
+            if end > self.counter {
                 break;
             }
             self.decoding.pop();
@@ -51,10 +103,15 @@ impl Replica {
     /// holds in blocks, which are still its.
     pub(super) fn stop_decoding(&mut self, slot: u32, desk: &mut Desk<'_>) -> u64 {
         let request = &mut desk.slab[slot];
-        request.generated += (self.counter - request.decode_from) as u32;
-        let kv = u64::from(request.input_tokens) + u64::from(request.generated) - 1;
+        let surplus = request.take_tokens(self.counter - request.decode_from);
+        let held = u64::from(request.input_tokens) + u64::from(request.generated) - 1;
+        // The account has the tokens of the last step whole.
+        let kv = held + surplus;
         self.kv_tokens -= kv;
         self.blocks.stop_decoding(kv, self.counter);
+        if self.blocks.n_decoding() == 0 {
+            self.pace.restart();
+        }
         self.n_decoding_in_span[usize::from(request.class)] -= u64::from(request.in_span);
         if let Some(gaps) = &self.gaps {
             request.longest_gap_ns = request.longest_gap_ns.max(gaps.longest_after(request.decode_from));
@@ -64,7 +121,7 @@ impl Replica {
             self.n_growing -= u64::from(kv + 1 < window);
         }
         request.admission = u64::MAX; // makes its kink stale
-        kv
+        held
     }
 
     /// Sequences whose window is full now stop growing; true if there was one.
@@ -78,6 +135,7 @@ impl Replica {
             self.kinks.pop();
             if !is_stale {
                 self.n_growing -= 1;
+                self.window_sum -= self.counter - at;
                 is_changed = true;
             }
         }

@@ -6,17 +6,17 @@ use std::cmp::Reverse;
 use super::{Desk, Replica, Running};
 use crate::meter::{end_of_step, Split};
 use crate::request::Slab;
-use crate::step::{Chunk, Line, Load};
+use crate::step::{Chunk, Load};
 
 impl Replica {
     /// Form the step that begins at `now` and plan how far it can be repeated.
     pub(super) fn form_step(&mut self, now: u64, mut is_changed: bool, desk: &mut Desk<'_>) -> Option<u64> {
         let mut is_preempted = false;
         self.look_up_if_idle(now);
-        if self.blocks.needed_at(self.counter) > self.blocks.free() {
+        if self.next_blocks(desk.slab) > self.blocks.free() {
             self.let_leave();
         }
-        while self.blocks.needed_at(self.counter) > self.blocks.free() {
+        while self.next_blocks(desk.slab) > self.blocks.free() {
             self.preempt(now, desk);
             (is_changed, is_preempted) = (true, true);
         }
@@ -41,9 +41,9 @@ impl Replica {
         {
             let (done, valid) = (run.done, run.line.valid_steps);
             let steps = self.steps_until_change(valid - done, is_hurried, desk.slab);
-            let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
+            let held = self.kv_tokens + self.reserved_tokens + n_decoding;
             let run = self.running.as_mut()?;
-            run.kv_tokens.base = held - run.kv_tokens.slope * i128::from(done);
+            run.kv_tokens = held - n_decoding * run.pace.tokens(done);
             run.planned = done + steps;
             return Some(end_of_step(run.anchor_ns, &run.line, run.planned));
         }
@@ -63,10 +63,10 @@ impl Replica {
             Split::Mixed { time_fs: alone.time_fs.base, energy_fj: alone.energy_fj.base }
         });
         let planned = if is_alone { 1 } else { self.steps_until_change(line.valid_steps, is_hurried, desk.slab) };
-        let held = i128::from(self.kv_tokens + self.reserved_tokens + n_decoding);
-        let kv_tokens = Line { base: held, slope: i128::from(n_decoding) };
+        let kv_tokens = self.kv_tokens + self.reserved_tokens + n_decoding;
         let end = end_of_step(now, &line, planned);
-        self.running = Some(Running { anchor_ns: now, line, kv_tokens, done: 0, planned, is_alone, decode_only });
+        let pace = self.pace;
+        self.running = Some(Running { anchor_ns: now, line, pace, kv_tokens, done: 0, planned, is_alone, decode_only });
         Some(end)
     }
 
@@ -77,23 +77,29 @@ impl Replica {
         }
         let mut steps = valid;
         if let Some(&Reverse((end, _))) = self.decoding.peek() {
-            steps = steps.min(end - self.counter);
+            steps = steps.min(self.pace.steps_for(end - self.counter));
         }
         while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
             if slab[slot].admission == admission {
-                steps = steps.min(at - self.counter);
+                steps = steps.min(self.pace.steps_for(at - self.counter));
                 break;
             }
             self.kinks.pop();
         }
-        self.blocks.steps_allowed(self.counter, steps).max(1)
+        let tokens = self.pace.tokens(steps);
+        let allowed = self.blocks.tokens_allowed(self.counter, tokens);
+        if allowed < tokens {
+            steps = self.pace.steps_within(allowed);
+        }
+        steps.max(1)
     }
 
     /// Prefill chunks of the next step: admitted prompts first, then the queue in order while there is room.
     fn fill_chunks(&mut self, now: u64, is_preempted: bool, desk: &mut Desk<'_>) {
         self.chunks.clear();
         self.chunk_tokens.clear();
-        let mut budget = desk.deployment.chunk_tokens.saturating_sub(self.decoding.len() as u64);
+        let decoding = self.decoding.len() as u64 * desk.deployment.verified_tokens;
+        let mut budget = desk.deployment.chunk_tokens.saturating_sub(decoding);
         for at in 0..self.prefilling.len() {
             if budget == 0 {
                 return;

@@ -101,7 +101,7 @@ impl Replica {
             let request = &desk.slab[slot];
             let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
             let spare = if self.n_running() + self.n_leaving() > 0 { desk.deployment.watermark_blocks } else { 0 };
-            let reserve = self.blocks.needed_at(self.counter) + spare;
+            let reserve = self.next_blocks(desk.slab) + spare;
             if !self.has_place(slot, desk) || blocks + reserve > self.blocks.free() {
                 return;
             }

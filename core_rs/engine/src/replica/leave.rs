@@ -88,10 +88,7 @@ impl Replica {
                 self.count_steps(done, desk);
             }
         }
-        for Reverse((_, slot)) in &self.decoding {
-            let request = &mut desk.slab[*slot];
-            request.generated += (self.counter - request.decode_from) as u32;
-        }
+        self.count_generated(desk);
         let mut lost: Vec<u32> = self.decoding.drain().map(|Reverse((_, slot))| slot).collect();
         lost.append(&mut self.prefilling);
         lost.append(&mut self.handover.moving);
@@ -101,7 +98,7 @@ impl Replica {
         for &slot in &lost {
             desk.slab[slot].admission = u64::MAX;
         }
-        *self = Self::new(desk.deployment.blocks(), desk.policy, self.gaps.is_some());
+        *self = Self::new(desk.deployment, desk.policy, self.gaps.is_some());
         lost
     }
 }
