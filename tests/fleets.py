@@ -238,7 +238,8 @@ SCENARIO = """
 schema: 1
 title: Toy
 traffic:
-  chat: {model: gpt-oss-120b, arrivals: poisson, rate: 1 req/s, input: 100 tok, output: 10 tok, slo: interactive}
+  chat: {model: gpt-oss-120b, arrivals: poisson, rate: 1 req/s, input: 100 tok, output: 10 tok, slo: interactive,
+         tenant: acme}
 slo:
   interactive: {ttft: {p95: 500 ms}, tpot: {p95: 20 ms}, attainment: 99 %}
 fleet:

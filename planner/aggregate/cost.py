@@ -20,7 +20,8 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from planner.aggregate.metrics import NAMED_PARTS, PARTS
+from planner.aggregate import clock
+from planner.aggregate.metrics import COVERED_PARTS, NAMED_PARTS, PARTS
 from planner.aggregate.power import Book, PoolPower, mean_w, peak_w
 
 if TYPE_CHECKING:
@@ -51,9 +52,15 @@ class Terms:
     staff_usd_per_year: Fact | None = None
     software_usd_per_year: Fact | None = None
     demand_usd_per_kw_month: Fact | None = None
+    installation_frac: Fact | None = None
+    spares_frac: Fact | None = None
+    support_frac: Fact | None = None
+    insurance_frac: Fact | None = None
+    has_allowance: bool = False
+    """Whether any pool is of new silicon."""
 
     @classmethod
-    def of(cls, cost: CostSpec, finance: Mapping[str, Fact]) -> Terms:
+    def of(cls, cost: CostSpec, finance: Mapping[str, Fact], *, has_allowance: bool = False) -> Terms:
         """What the scenario says, else the catalogue's finance facts; the rest only where the scenario names it."""
         silent = {
             name: given if (given := getattr(cost, name)) is not None else finance[name]
@@ -66,24 +73,39 @@ class Terms:
                 "storage_frac",
             )
         }
-        return cls(
-            **silent,
-            space_usd_per_kw_month=cost.space_usd_per_kw_month,
-            staff_usd_per_year=cost.staff_usd_per_year,
-            software_usd_per_year=cost.software_usd_per_year,
-            demand_usd_per_kw_month=cost.demand_usd_per_kw_month,
-        )
+        named = {name: getattr(cost, name) for name in _NAMED.values()}
+        return cls(**silent, **named, has_allowance=has_allowance)
+
+    def names(self, part: str) -> bool:
+        """Whether the scenario names a part that is not charged otherwise."""
+        return self.has_allowance if part == "allowance" else getattr(self, _NAMED[part]) is not None
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Parts that nobody named, so that they are not charged."""
-        given = {
-            "space": self.space_usd_per_kw_month,
-            "demand": self.demand_usd_per_kw_month,
-            "staff": self.staff_usd_per_year,
-            "software": self.software_usd_per_year,
-        }
-        return (*(name for name in NAMED_PARTS if given[name] is None), "insurance")
+        return tuple(name for name in NAMED_PARTS if not self.names(name))
+
+    @property
+    def without_figure(self) -> tuple[str, ...]:
+        """Parts that are left out, or that another covers."""
+        return (*self.left_out, *(name for name in COVERED_PARTS if not self.names(name)))
+
+
+_NAMED = {
+    "installation": "installation_frac",
+    "spares": "spares_frac",
+    "space": "space_usd_per_kw_month",
+    "demand": "demand_usd_per_kw_month",
+    "support": "support_frac",
+    "insurance": "insurance_frac",
+    "staff": "staff_usd_per_year",
+    "software": "software_usd_per_year",
+}
+"""Part -> the term that names it."""
+_OF_NEW_CAPEX = ("installation", "spares")
+"""Parts that are a share of the capex to pay off, paid off with it."""
+_OF_CAPEX = ("support", "insurance")
+"""Parts that are a share of the racks' price each year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +143,13 @@ def charges(
     made: list[Charge] = []
     for power in powers:
         rate = power.pool.rent_usd_per_chip_h
-        parts = {"rent": power.pool.n_chips * book(rate)} if rate else _owned(power, fleet, terms, annuity, book)
+        parts = {"rent": power.pool.n_chips * book(rate)} if rate else _owned(power, fleet, terms, annuity, span, book)
         made += [Charge(power.pool.name, part, _nano(usd)) for part, usd in parts.items()]
     made += _shared(fleet, terms, powers, span, book)
     return made
 
 
-def _owned(power: PoolPower, fleet: Fleet, terms: Terms, annuity: float, book: Book) -> dict[str, float]:
+def _owned(power: PoolPower, fleet: Fleet, terms: Terms, annuity: float, span: Span, book: Book) -> dict[str, float]:
     """USD an hour of a pool that is bought; racks that are owned already have no capex and still need upkeep."""
     pool = power.pool
     to_pay = pool.n_racks - pool.n_existing
@@ -135,17 +157,40 @@ def _owned(power: PoolPower, fleet: Fleet, terms: Terms, annuity: float, book: B
     if pool.n_racks:
         price = book(pool.capex_usd_per_rack)
         parts["upkeep"] = pool.n_racks * price * book(terms.upkeep_frac) / HOURS_PER_YEAR
+        for part in _OF_CAPEX:
+            share: Fact | None = getattr(terms, _NAMED[part])
+            if share is not None:
+                parts[part] = pool.n_racks * price * book(share) / HOURS_PER_YEAR
         if to_pay:
             chips = pool.n_chips // pool.n_racks * to_pay
             yearly = annuity / HOURS_PER_YEAR
             parts["racks"] = to_pay * price * yearly
             parts["network"] = chips * book(terms.network_usd_per_chip) * yearly
             parts["storage"] = to_pay * price * book(terms.storage_frac) * yearly
+            for part in _OF_NEW_CAPEX:
+                share = getattr(terms, _NAMED[part])
+                if share is not None:
+                    parts[part] = to_pay * price * book(share) * yearly
+        if pool.new_silicon is not None:
+            parts["allowance"] = _allowance(pool, price, annuity, book) / HOURS_PER_YEAR
         if terms.space_usd_per_kw_month is not None:
             rated_kw = pool.n_racks * book(pool.rack.rated_w) / 1000
             parts["space"] = rated_kw * book(terms.space_usd_per_kw_month) * MONTHS_PER_YEAR / HOURS_PER_YEAR
-    facility_kw = mean_w(power, book) * book(fleet.pue) / 1000
-    return parts | {"energy": facility_kw * book(fleet.electricity_usd_per_kwh)}
+    facility_kw = mean_w(power, book) * clock.pue(fleet, span, book) / 1000
+    return parts | {"energy": facility_kw * clock.usd_per_kwh(fleet, power, span, book)}
+
+
+def _allowance(pool: PoolLayout, usd_per_rack: float, annuity: float, book: Book) -> float:
+    """USD a year that the first year of a chip costs more: failures beyond a mature chip's, and packages that were paid
+    for and do not work.
+    """
+    new = pool.new_silicon
+    assert new is not None
+    chips_per_rack = pool.n_chips // pool.n_racks
+    usd_per_chip = usd_per_rack / chips_per_rack if new.usd_per_chip is None else book(new.usd_per_chip)
+    failures = pool.n_chips * book(new.failures_per_chip_year) * (book(new.multiplier) - 1)
+    lost = (pool.n_racks - pool.n_existing) * chips_per_rack * (1 / book(new.packaging_yield_frac) - 1)
+    return usd_per_chip * (failures + lost * annuity)
 
 
 def _shared(fleet: Fleet, terms: Terms, powers: Sequence[PoolPower], span: Span, book: Book) -> list[Charge]:
@@ -158,7 +203,7 @@ def _shared(fleet: Fleet, terms: Terms, powers: Sequence[PoolPower], span: Span,
             made += [Charge(pool.name, part, nano) for pool, nano in zip(pools, shares, strict=True)]
     owned = [power for power in powers if not power.pool.rent_usd_per_chip_h]
     if terms.demand_usd_per_kw_month is not None and owned:
-        pue = book(fleet.pue)
+        pue = clock.pue(fleet, span, book)
         usd = peak_w(owned, span, book) * pue / 1000 * book(terms.demand_usd_per_kw_month)
         weights = [round(peak_w([power], span, book) * 1000) for power in owned]
         shares = share_out(_nano(usd * MONTHS_PER_YEAR / HOURS_PER_YEAR), weights)
@@ -190,12 +235,12 @@ def total_usd_per_h(made: Sequence[Charge]) -> float:
     return sum(charge.nano_usd_per_h for charge in made) / NANO
 
 
-def by_part(made: Sequence[Charge], left_out: Sequence[str]) -> dict[str, float | None]:
-    """USD an hour of each part; None for one that is left out."""
+def by_part(made: Sequence[Charge], without: Sequence[str]) -> dict[str, float | None]:
+    """USD an hour of each part; None for one that is left out or covered by another."""
     sums = dict.fromkeys(PARTS, 0)
     for charge in made:
         sums[charge.part] += charge.nano_usd_per_h
-    return {part: None if part in left_out else nano / NANO for part, nano in sums.items()}
+    return {part: None if part in without else nano / NANO for part, nano in sums.items()}
 
 
 def by_pool(made: Sequence[Charge], pools: Sequence[PoolLayout]) -> dict[str, float]:

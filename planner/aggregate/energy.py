@@ -1,30 +1,50 @@
-"""Energy of the measured span, at the racks and at the meter, and per token."""
+"""Energy of the measured span on three bases that are never mixed, and per token at the meter.
+
+`chip_rated` is what all packages would draw at their rated power: the basis of published tokens per kW, an upper bound
+and no measurement. `rack_it` is what the racks drew, `facility` that times PUE.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from planner.aggregate.per_token import S_PER_H, j_per_token
-from planner.aggregate.power import Book, mean_w
+from planner.aggregate import clock
+from planner.aggregate.metrics import BASES
+from planner.aggregate.per_token import S_PER_H, j_per_token, over
+from planner.aggregate.power import mean_w
 
 if TYPE_CHECKING:
-    from planner.aggregate.power import PoolPower
+    from planner.aggregate.inputs import Span
+    from planner.aggregate.power import Book, PoolPower
     from planner.aggregate.work import Sums
     from planner.fleet.fleet import Fleet
 
+J_PER_KWH = 3_600_000
+
 
 def energy(
-    fleet: Fleet, powers: Sequence[PoolPower], works: Sequence[Sums], tokens: Mapping[str, float], span_s: float
-) -> dict[str, float | None]:
-    """kWh of racks and facility, and joules per token; `powers` and `works` are over the pools."""
-    book = Book()
+    fleet: Fleet,
+    powers: Sequence[PoolPower],
+    works: Sequence[Sums],
+    tokens: Mapping[str, float],
+    span: Span,
+    book: Book,
+) -> dict[str, Any]:
+    """kWh by basis, and joules per token; `powers` and `works` are over the pools."""
+    span_s = span.span_s
     it_w = [mean_w(power, book) for power in powers]
-    pue = book(fleet.pue)
+    pue = clock.pue(fleet, span, book)
     it_kwh = sum(it_w) * span_s / S_PER_H / 1000
+    rated_w = sum(power.pool.n_chips * book(power.pool.chip.tdp_w) for power in powers)
+    kwh = dict(zip(BASES, (rated_w * span_s / S_PER_H / 1000, it_kwh, it_kwh * pue), strict=True))
+    n_all = tokens["input"] + tokens["output"]
     return {
         "it_kwh": it_kwh,
         "facility_kwh": it_kwh * pue,
+        "kwh": kwh,
+        "j_per_token_all_on": {basis: over(kwh[basis] * J_PER_KWH, n_all) for basis in BASES},
+        "j_per_token_out_whole_on": {basis: over(kwh[basis] * J_PER_KWH, tokens["output"]) for basis in BASES},
         **j_per_token(
             [watts * pue * span_s for watts in it_w],
             [work["prefill_j"] for work in works],

@@ -1,7 +1,7 @@
-"""How sure the cost is: the swing of each fact behind it, one at a time, with the simulation held.
+"""How sure the figures are: the swing of each fact behind them, one at a time, with the simulation held.
 
-A fact's swing is how far the cost per hour moves while the fact goes from its low to its high and all else stays. A
-fact without a range has none. `assumed_frac` is the share of all swings that comes from facts graded assumed or
+A fact's swing of a figure is how far the figure moves while the fact goes from its low to its high and all else stays.
+A fact without a range has none. `assumed_frac` is the share of all swings that comes from facts graded assumed or
 undisclosed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,37 +20,59 @@ from planner.facts.fact import Fact
 if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet
 
-Cost = Callable[[Book], float]
+Figures = Callable[[Book], Mapping[str, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """What one fact does to the cost per hour."""
+    """What one fact does to one figure."""
 
     fact: Fact
-    usd_per_h_low: float
-    """With the fact at its low."""
-    usd_per_h_high: float
-    swing_usd_per_h: float
+    low: float
+    """The figure with the fact at its low."""
+    high: float
+    swing: float
 
 
-def swings(cost: Cost) -> list[Swing]:
-    """The swing of every fact that `cost` reads, in the order in which it reads them."""
+@dataclass(frozen=True, slots=True)
+class Swings:
+    """What every fact does to every figure."""
+
+    base: Mapping[str, float | None]
+    """The figures with every fact as it is."""
+    ends: Mapping[Fact, tuple[Mapping[str, float | None], Mapping[str, float | None]]]
+    """The figures with each fact at its low and at its high, in the order in which facts are read."""
+
+    def of(self, figure: str) -> list[Swing]:
+        """The swing of each fact, as far as the figure exists."""
+        base = self.base[figure]
+        if base is None:
+            return []
+        found = []
+        for fact, (at_low, at_high) in self.ends.items():
+            low, high = at_low[figure], at_high[figure]
+            if low is not None and high is not None:
+                found.append(Swing(fact, low, high, max(base, low, high) - min(base, low, high)))
+        return found
+
+
+def swings(figures: Figures) -> Swings:
+    """The swing of every fact that `figures` reads."""
     book = Book()
-    base = cost(book)
-    found = []
+    base = figures(book)
+    ends = {}
     for fact in book.read:
-        low, high = (base if end is None else cost(Book({fact.path: end})) for end in (fact.low, fact.high))
-        found.append(Swing(fact, low, high, max(base, low, high) - min(base, low, high)))
-    return found
+        low, high = (base if end is None else figures(Book({fact.path: end})) for end in (fact.low, fact.high))
+        ends[fact] = (low, high)
+    return Swings(base, ends)
 
 
 def assumed_frac(found: Sequence[Swing]) -> float | None:
     """Share of all swings that is of assumed or undisclosed facts; None where nothing swings."""
-    total = math.fsum(swing.swing_usd_per_h for swing in found)
+    total = math.fsum(swing.swing for swing in found)
     if total <= 0:
         return None
-    return math.fsum(swing.swing_usd_per_h for swing in found if swing.fact.is_assumed) / total
+    return math.fsum(swing.swing for swing in found if swing.fact.is_assumed) / total
 
 
 def facts_of(thing: object) -> Iterator[Fact]:
@@ -81,6 +103,8 @@ def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
         except FactError:
             continue  # a person's own engine file: the spec in the result has its figures
     things += [facts.serving(), fleet.pue, fleet.electricity_usd_per_kwh, fleet.carbon_kgco2e_per_kwh]
+    for table in (fleet.times.pue, fleet.times.usd_per_kwh, fleet.times.kgco2e_per_kwh):
+        things += table or ()
     unique: dict[str, Fact] = {}
     for thing in things:
         for fact in facts_of(thing):
@@ -104,9 +128,9 @@ def fact_row(fact: Fact, swing: Swing | None = None) -> dict[str, Any]:
         "is_assumed": fact.is_assumed,
         "source": " ".join(fact.source),
         "note": fact.note,
-        "usd_per_h_low": swing.usd_per_h_low if swing else None,
-        "usd_per_h_high": swing.usd_per_h_high if swing else None,
-        "swing_usd_per_h": swing.swing_usd_per_h if swing else None,
+        "usd_per_h_low": swing.low if swing else None,
+        "usd_per_h_high": swing.high if swing else None,
+        "swing_usd_per_h": swing.swing if swing else None,
     }
 
 

@@ -14,10 +14,32 @@ from planner.errors import Fault, ScenarioError, near
 Direction = Literal["less", "more", "neither"]
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 DRAWS = ("mean", "peak")
-PARTS = ("racks", "network", "storage", "space", "energy", "demand", "upkeep", "staff", "software", "rent")
+BASES = ("chip_rated", "rack_it", "facility")
+"""What an amount of energy is of: packages at rated power, racks, racks times PUE."""
+PARTS = (
+    "racks",
+    "network",
+    "storage",
+    "installation",
+    "spares",
+    "allowance",
+    "space",
+    "energy",
+    "demand",
+    "upkeep",
+    "support",
+    "insurance",
+    "staff",
+    "software",
+    "rent",
+)
 """Parts of the cost, in the order in which they are shown."""
-NAMED_PARTS = ("space", "demand", "staff", "software")
+NAMED_PARTS = ("installation", "allowance", "space", "demand", "insurance", "staff", "software")
 """Parts that are charged only where a scenario names them; null and listed as left out otherwise."""
+COVERED_PARTS = ("spares", "support")
+"""Parts that are charged by themselves only where a scenario names them; `upkeep` covers them otherwise: null."""
+ALLOCATIONS = ("busy-time", "tokens", "output")
+"""How joint cost is shared between input and output tokens."""
 BOTTLENECKS = ("memory", "compute", "network", "launch", "queue", "kv", "power", "none")
 VERDICTS = ("met", "missed", "unknown")
 
@@ -62,6 +84,8 @@ _ALL_CHIPS = "all chips of the fleet, idle ones included"
 _WORK = "tokens computed in [warmup, length): prompt tokens at first computation, and output tokens"
 _FACILITY = "facility energy: racks x PUE, idle included"
 _COST = "cost of the whole fleet, idle capacity included"
+_CARBON = "operational and embodied carbon"
+_CLASS = "the class: its share of the whole cost, idle capacity included"
 
 METRICS: tuple[Metric, ...] = (
     Metric("requests", "offered", "1", _OFFERED, "completed + rejected + timed_out + cancelled + unfinished"),
@@ -120,6 +144,26 @@ METRICS: tuple[Metric, ...] = (
         "-",
         _IN_SPAN,
         "met: every limit and the attainment hold; missed: one does not; unknown: none offered; null without limits",
+    ),
+    Metric(
+        "classes.*",
+        "usd_per_h",
+        "USD/h",
+        "the class: its share of the whole cost, idle capacity included; the classes sum to the whole",
+        "each deployment's cost, prefill and decode shared as cost.allocation says, then by the classes' input and "
+        "output tokens there",
+        "less",
+    ),
+    Metric("classes.*", "usd_per_mtok_all", "USD/Mtok", _CLASS, "its cost / its tokens computed in the span", "less"),
+    Metric("classes.*", "usd_per_mtok_out_whole", "USD/Mtok", _CLASS, "its cost / its output tokens", "less"),
+    Metric("classes.*", "usd_per_request", "USD", _CLASS, "its cost / its requests of the span that completed", "less"),
+    Metric(
+        "classes.*",
+        "usd_per_task",
+        "USD",
+        _CLASS,
+        "its cost / its sessions or tasks of the span that completed; null for a class without",
+        "less",
     ),
     Metric("classes.*.limits[]", "limit", "s", "the scenario", "the most that the quantile may be"),
     Metric(
@@ -198,6 +242,9 @@ METRICS: tuple[Metric, ...] = (
         "sum over pools of cost x chip time without a step / chip time",
         "less",
     ),
+    Metric("cost", "used_usd_per_h", "USD/h", _COST, "usd_per_h - idle_usd_per_h"),
+    Metric("cost", "allocation", "-", _COST, "what joint cost is shared between input and output by"),
+    Metric("cost", "tenants", "USD/h", "the classes of each tenant that the scenario names", "sum of its classes'"),
     Metric(
         "cost",
         "annuity_frac",
@@ -209,17 +256,18 @@ METRICS: tuple[Metric, ...] = (
         "cost",
         "usd_per_mtok_in",
         "USD/Mtok",
-        f"{_COST}, its prefill share by busy chip time / input tokens computed",
-        "sum over pools of cost x prefill / (prefill + decode) / input tokens; a mixed step is decode for as long as "
-        "it would last without its prefill chunks",
+        f"{_COST}, its prefill share as cost.allocation says / input tokens computed",
+        "busy-time: sum over pools of cost x prefill / (prefill + decode) / input tokens, a mixed step being decode "
+        "for as long as it would last without its prefill chunks; tokens: cost / all tokens; output: 0",
         "less",
     ),
     Metric(
         "cost",
         "usd_per_mtok_out",
         "USD/Mtok",
-        f"{_COST}, its decode share by busy chip time / output tokens",
-        "sum over pools of cost x decode / (prefill + decode) / output tokens",
+        f"{_COST}, its decode share as cost.allocation says / output tokens",
+        "busy-time: sum over pools of cost x decode / (prefill + decode) / output tokens; tokens: cost / all tokens; "
+        "output: cost / output tokens",
         "less",
     ),
     Metric("cost", "usd_per_mtok_all", "USD/Mtok", f"{_COST} / all tokens computed", "cost / (input + output)", "less"),
@@ -227,6 +275,33 @@ METRICS: tuple[Metric, ...] = (
     Metric("cost", "parts", "USD/h", _COST, "see the table of parts", "less", PARTS),
     Metric("energy", "it_kwh", "kWh", "all racks, over [warmup, length)", "mean rack_it x span", "less"),
     Metric("energy", "facility_kwh", "kWh", "all racks at the meter, over [warmup, length)", "it_kwh x PUE", "less"),
+    Metric(
+        "energy",
+        "kwh",
+        "kWh",
+        "packages at their rated power, all racks, all racks at the meter: three bases, never mixed",
+        "over [warmup, length): rated power x span, it_kwh, facility_kwh",
+        "less",
+        BASES,
+    ),
+    Metric(
+        "energy",
+        "j_per_token_all_on",
+        "J/token",
+        "each of the three bases / all tokens computed",
+        "kwh of the basis x 3.6e6 / (in + out)",
+        "less",
+        BASES,
+    ),
+    Metric(
+        "energy",
+        "j_per_token_out_whole_on",
+        "J/token",
+        "each of the three bases / output tokens",
+        "kwh of the basis x 3.6e6 / output",
+        "less",
+        BASES,
+    ),
     Metric(
         "energy",
         "j_per_token_in",
@@ -246,23 +321,40 @@ METRICS: tuple[Metric, ...] = (
     Metric("energy", "j_per_token_all", "J/token", f"{_FACILITY} / all tokens computed", "energy / (in + out)", "less"),
     Metric("energy", "j_per_token_out_whole", "J/token", f"{_FACILITY} / output tokens", "energy / output", "less"),
     Metric(
-        "carbon", "operational_kgco2e", "kgCO2e", _FACILITY, "facility_kwh x grid intensity; making is left out", "less"
+        "carbon",
+        "operational_kgco2e",
+        "kgCO2e",
+        _FACILITY,
+        "facility_kwh x grid intensity, by the hour of the day where it differs",
+        "less",
+    ),
+    Metric(
+        "carbon",
+        "embodied_kgco2e",
+        "kgCO2e",
+        "making of all racks, owned and rented; racks without a figure are under left_out",
+        "sum over racks of what making them emitted / (life x 8760) x hours of the span",
+        "less",
+    ),
+    Metric("carbon", "kgco2e", "kgCO2e", _CARBON, "operational + embodied", "less"),
+    Metric(
+        "carbon",
+        "operational_kgco2e_per_mtok_out_whole",
+        "kgCO2e/Mtok",
+        "operational carbon / output tokens",
+        "operational / output",
+        "less",
     ),
     Metric(
         "carbon",
         "kgco2e_per_mtok_all",
         "kgCO2e/Mtok",
-        "operational carbon / all tokens computed",
-        "operational / (input + output)",
+        f"{_CARBON} / all tokens computed",
+        "kgco2e / (in + out)",
         "less",
     ),
     Metric(
-        "carbon",
-        "kgco2e_per_mtok_out_whole",
-        "kgCO2e/Mtok",
-        "operational carbon / output tokens",
-        "operational / output",
-        "less",
+        "carbon", "kgco2e_per_mtok_out_whole", "kgCO2e/Mtok", f"{_CARBON} / output tokens", "kgco2e / output", "less"
     ),
     Metric(
         "evidence",
@@ -278,10 +370,16 @@ PART_FORMULAS: dict[str, str] = {
     "racks": "racks to pay off x capex x annuity / 8760",
     "network": "their chips x network per chip x annuity / 8760",
     "storage": "their capex x storage share x annuity / 8760",
+    "installation": "their capex x installation share x annuity / 8760; only where named",
+    "spares": "their capex x spares share x annuity / 8760; in upkeep where not named",
+    "allowance": "pools of new silicon: chips x failures a year x (multiplier - 1) x price of a chip / 8760 + chips to "
+    "pay off x price of a chip x (1 / packaging yield - 1) x annuity / 8760",
     "space": "rated kW of owned racks x USD/kW-month x 12 / 8760; only where named",
-    "energy": "facility kW of owned racks, mean over the span x USD/kWh",
+    "energy": "facility kW of owned racks, mean over the span x USD/kWh, by the hour of the day where it differs",
     "demand": "facility kW of owned racks, highest window x USD/kW-month x 12 / 8760; only where named",
     "upkeep": "racks' capex x upkeep share / 8760; owned racks without capex at their price too",
+    "support": "racks' capex x support share / 8760; in upkeep where not named",
+    "insurance": "racks' capex x insurance share / 8760; only where named",
     "staff": "USD a year / 8760; only where named",
     "software": "USD a year / 8760; only where named",
     "rent": "chips of rented racks x USD/chip-h; power, space and upkeep are in the rent",
@@ -292,20 +390,18 @@ _BY_PATH = {metric.path: metric for metric in METRICS}
 
 
 def metric(path: str) -> Metric:
-    """The row of a path such as `classes.*.ttft_s`, or of a name that stands in one section only.
+    """The row of a path such as `classes.*.ttft_s`, or of a name: the whole fleet's where a class or pool has it too.
 
     Raises:
-        ScenarioError: there is no such metric, or several sections have it.
+        ScenarioError: there is no such metric.
     """
     found = _BY_PATH.get(path)
-    if found is not None:
-        return found
-    named = [m for m in METRICS if m.name == path]
+    named = (
+        [found] if found is not None else sorted((m for m in METRICS if m.name == path), key=lambda m: "*" in m.path)
+    )
     if not named:
         names = dict.fromkeys([*(m.name for m in METRICS), *_BY_PATH])
         raise ScenarioError(Fault(f"no metric '{path}'{near(path, names)}"))
-    if len(named) > 1:
-        raise ScenarioError(Fault(f"several metrics are named '{path}'", f"write {' or '.join(m.path for m in named)}"))
     return named[0]
 
 

@@ -40,13 +40,22 @@ def usd_per_mtok(
     input_tokens: float,
     output_tokens: float,
     span_s: float,
+    allocation: str = "busy-time",
 ) -> dict[str, float | None]:
-    """Cost per million tokens; the sequences are over pools, tokens and busy chip time are of the same span."""
+    """Cost per million tokens; the sequences are over pools, tokens and busy chip time are of the same span.
+
+    `allocation` says how joint cost goes to input and output: by busy time, evenly over tokens, or all to output.
+    """
     hours = span_s / S_PER_H
     usd = [cost * hours for cost in usd_per_h]
-    split = phases(usd, prefill_chip_s, decode_chip_s)
-    to_input, to_output = split if split is not None else (None, None)
     whole = math.fsum(usd)
+    split = phases(usd, prefill_chip_s, decode_chip_s)
+    if split is not None and allocation == "tokens":
+        frac = input_tokens / (input_tokens + output_tokens) if input_tokens + output_tokens > 0 else 0.0
+        split = (whole * frac, whole * (1 - frac))
+    elif split is not None and allocation == "output":
+        split = (0.0, whole)
+    to_input, to_output = split if split is not None else (None, None)
     return {
         "usd_per_mtok_in": over(to_input, input_tokens / MTOK),
         "usd_per_mtok_out": over(to_output, output_tokens / MTOK),

@@ -184,5 +184,8 @@ def rated_chips_w(pool: PoolLayout) -> float:
 
 def draws(powers: Sequence[PoolPower], fleet: Fleet, span: Span, book: Book) -> dict[str, dict[str, float]]:
     """Mean and peak of some pools' racks together, and at the meter."""
-    mean, peak, pue = sum(mean_w(power, book) for power in powers), peak_w(powers, span, book), book(fleet.pue)
+    from planner.aggregate.clock import pue as pue_of
+
+    mean, peak = sum(mean_w(power, book) for power in powers), peak_w(powers, span, book)
+    pue = pue_of(fleet, span, book)
     return {"rack_it_w": {"mean": mean, "peak": peak}, "facility_w": {"mean": mean * pue, "peak": peak * pue}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.aggregate.metrics import BOTTLENECKS, METRICS, VERDICTS, Metric
+from planner.aggregate.metrics import ALLOCATIONS, BOTTLENECKS, METRICS, VERDICTS, Metric
 from planner.aggregate.store import SCHEMA
 
 Schema = dict[str, Any]
@@ -16,7 +16,10 @@ _WORDS: dict[str, Schema] = {
     "bottleneck": {"enum": list(BOTTLENECKS)},
     "verdict": {"enum": [*VERDICTS, None]},
     "met": {"type": ["boolean", "null"]},
+    "allocation": {"enum": list(ALLOCATIONS)},
+    "tenants": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
 }
+_NOT_MADE = "Racks of which nobody says what making them emitted."
 _WHOLE = frozenset({"requests", "tokens"})
 _SETTINGS = ("length_s", "warmup_s", "drain_s", "window_s", "seed", "seeds")
 _DEPLOYMENT_WORDS = ("model", "engine", "precision")
@@ -84,7 +87,7 @@ def _figures() -> Schema:
             "fleet": _object(_section("fleet")),
             "cost": _object(_section("cost") | {"left_out": left_out}),
             "energy": _object(_section("energy")),
-            "carbon": _object(_section("carbon")),
+            "carbon": _object(_section("carbon") | {"left_out": _list(_TEXT) | {"description": _NOT_MADE}}),
             "evidence": _object(_section("evidence")),
         }
     )

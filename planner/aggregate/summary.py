@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.aggregate import intervals, metrics, slo
-from planner.aggregate.carbon import carbon
-from planner.aggregate.cost import Charge, Terms, annuity_frac, by_part, by_pool, charges, total_usd_per_h
-from planner.aggregate.energy import energy
-from planner.aggregate.evidence import Swing, assumed_frac, swings
+from planner.aggregate.allocate import uses
+from planner.aggregate.cost import Charge, Terms, by_pool
+from planner.aggregate.evidence import Swings, assumed_frac, swings
+from planner.aggregate.held import Held, figures_of, headline, made
 from planner.aggregate.inputs import SeedRun, Span, VariantRun
 from planner.aggregate.latency import latencies
-from planner.aggregate.per_token import usd_per_mtok
 from planner.aggregate.power import Book, PoolPower, draws, pool_power, rated_chips_w
 from planner.aggregate.slo import Counts
 from planner.aggregate.utilisation import per_s, pool_figures, wait_frac
@@ -23,7 +22,7 @@ from planner.errors import Notice
 
 if TYPE_CHECKING:
     from planner.facts.fact import Fact
-    from planner.fleet.fleet import Fleet, Placed, PoolLayout
+    from planner.fleet.fleet import Fleet, Placed
 
 Tree = dict[str, Any]
 
@@ -44,9 +43,14 @@ class SeedSummary:
     tree: Tree
     works: tuple[Sums, ...]
     windows: tuple[Windows, ...]
-    powers: tuple[PoolPower, ...]
+    held: Held
     charges: tuple[Charge, ...]
-    swings: tuple[Swing, ...]
+    swings: Swings
+
+    @property
+    def powers(self) -> tuple[PoolPower, ...]:
+        """The power of each pool."""
+        return self.held.powers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class VariantSummary:
 
 def summarise(run: VariantRun, finance: Mapping[str, Fact]) -> VariantSummary:
     """The figures of a variant; `finance` are the catalogue's, for what the scenario does not say."""
-    terms = Terms.of(run.scenario.cost, finance)
+    terms = Terms.of(run.scenario.cost, finance, has_allowance=any(pool.new_silicon for pool in run.fleet.pools))
     seeds = tuple(_seed(run, seed, terms) for seed in run.seeds)
     trees = [seed.tree for seed in seeds]
     tree = _over_seeds(trees, intervals.mean, intervals.total, intervals.first)
@@ -114,23 +118,30 @@ def _judge(tree: Tree, trees: Sequence[Tree]) -> None:
     tree["verdict"] = slo.verdict_of_all([figures["verdict"] for figures in tree["classes"].values()])
 
 
-def _seed(run: VariantRun, seed: SeedRun, terms: Terms) -> SeedSummary:
-    fleet, sim = run.fleet, seed.sim
-    span = Span.of(run.scenario, seed)
+def hold(run: VariantRun, seed: SeedRun, terms: Terms) -> tuple[Held, tuple[Windows, ...]]:
+    """What money, power and carbon need of a simulation, and the work of each pool by window."""
+    fleet, sim, scenario = run.fleet, seed.sim, run.scenario
+    span = Span.of(scenario, seed)
     whole, by_window = chip_work(sim.deployments, fleet), chip_work(sim.windows, fleet)
     works = tuple(pool_sums(whole, ix) for ix in range(len(fleet.pools)))
     windows = tuple(pool_windows(by_window, ix) for ix in range(len(fleet.pools)))
     powers = tuple(
         pool_power(pool, work, window, span) for pool, work, window in zip(fleet.pools, works, windows, strict=True)
     )
-    made = tuple(charges(fleet, terms, powers, span))
-    found = tuple(swings(lambda book: total_usd_per_h(charges(fleet, terms, powers, span, book))))
-    tokens = {
-        "input": sum(work["input_tokens"] for work in works),
-        "output": sum(work["output_tokens"] for work in works),
-    }
-    energies = energy(fleet, powers, works, tokens, span.span_s)
-    classes = _classes(run, seed, span)
+    classes = [(name, traffic.model, traffic.tenant) for name, traffic in scenario.traffic.items()]
+    allocation = scenario.cost.allocation
+    shares = uses(fleet, classes, whole, sim.classes, sim.sketches, allocation=allocation)
+    return Held(fleet, terms, allocation, powers, works, shares, span), windows
+
+
+def _seed(run: VariantRun, seed: SeedRun, terms: Terms) -> SeedSummary:
+    fleet = run.fleet
+    held, windows = hold(run, seed, terms)
+    span, book = held.span, Book()
+    charges = tuple(made(held, book))
+    moved = figures_of(held, book)
+    found = swings(lambda changed: headline(held, changed))
+    classes = _classes(run, seed, span, moved["classes"])
     tree: Tree = {
         "scenario": run.scenario.name,
         "title": run.scenario.title,
@@ -147,14 +158,14 @@ def _seed(run: VariantRun, seed: SeedRun, terms: Terms) -> SeedSummary:
         "requests": _requests(seed),
         "tokens": {"input": _total(seed, "input_tokens"), "output": _total(seed, "output_tokens")},
         "classes": classes,
-        "pools": _pools(fleet, seed, span, works, powers, by_pool(made, fleet.pools)),
-        "fleet": _fleet(fleet, powers, span, tokens),
-        "cost": _cost(terms, made, works, tokens, fleet, span),
-        "energy": energies,
-        "carbon": carbon(energies["facility_kwh"] or 0.0, fleet.carbon_kgco2e_per_kwh, tokens),
-        "evidence": {"assumed_frac": assumed_frac(found)},
+        "pools": _pools(fleet, seed, held, by_pool(charges, fleet.pools)),
+        "fleet": _fleet(held, moved["fleet"]),
+        "cost": moved["cost"],
+        "energy": moved["energy"],
+        "carbon": moved["carbon"],
+        "evidence": {"assumed_frac": assumed_frac(found.of("cost.usd_per_h"))},
     }
-    return SeedSummary(seed, span, tree, works, windows, powers, made, found)
+    return SeedSummary(seed, span, tree, held.works, windows, held, charges, found)
 
 
 def _total(seed: SeedRun, column: str) -> int:
@@ -175,7 +186,7 @@ def _requests(seed: SeedRun) -> Tree:
     }
 
 
-def _classes(run: VariantRun, seed: SeedRun, span: Span) -> Tree:
+def _classes(run: VariantRun, seed: SeedRun, span: Span, costs: Mapping[str, Tree]) -> Tree:
     scenario, sim = run.scenario, seed.sim
     rows = {row["class_ix"]: row for row in sim.classes.to_dicts()}
     found = latencies(sim.sketches, len(scenario.traffic))
@@ -195,19 +206,14 @@ def _classes(run: VariantRun, seed: SeedRun, span: Span) -> Tree:
             "attainment_frac": slo.attainment(counts, limits),
             "attainment_limit_frac": limits.attainment_frac if limits is not None else None,
             "limits": slo.judged_limits(sim.sketches, ix, counts, limits) if limits is not None else [],
+            **costs[name],
         }
         classes[name] = figures | {"verdict": slo.verdict(figures)}
     return classes
 
 
-def _pools(
-    fleet: Fleet,
-    seed: SeedRun,
-    span: Span,
-    works: Sequence[Sums],
-    powers: Sequence[PoolPower],
-    usd: Mapping[str, float],
-) -> Tree:
+def _pools(fleet: Fleet, seed: SeedRun, held: Held, usd: Mapping[str, float]) -> Tree:
+    span = held.span
     book = Book()
     return {
         pool.name: {
@@ -227,7 +233,7 @@ def _pools(
             "usd_per_h": usd[pool.name],
             "deployments": [_deployment(placed) for placed in pool.placed],
         }
-        for ix, (pool, work, power) in enumerate(zip(fleet.pools, works, powers, strict=True))
+        for ix, (pool, work, power) in enumerate(zip(fleet.pools, held.works, held.powers, strict=True))
     }
 
 
@@ -247,7 +253,8 @@ def _deployment(placed: Placed) -> Tree:
     }
 
 
-def _fleet(fleet: Fleet, powers: Sequence[PoolPower], span: Span, tokens: Mapping[str, float]) -> Tree:
+def _fleet(held: Held, drawn: Tree) -> Tree:
+    fleet, span, tokens = held.fleet, held.span, held.tokens
     n_chips = sum(pool.n_chips for pool in fleet.pools)
     counts = {"in": tokens["input"], "out": tokens["output"], "all": tokens["input"] + tokens["output"]}
     rates = {which: per_s(count, span.span_s) for which, count in counts.items()}
@@ -258,37 +265,7 @@ def _fleet(fleet: Fleet, powers: Sequence[PoolPower], span: Span, tokens: Mappin
         "idle_chips": sum(pool.idle_chips for pool in fleet.pools),
         "provisioned_w": fleet.rated_w,
         "power_limit_w": fleet.power_limit_w,
-        **draws(powers, fleet, span, Book()),
+        **drawn,
         **{f"tokens_per_s_{which}": rate for which, rate in rates.items()},
         **{f"tokens_per_s_per_chip_{which}": rate for which, rate in per_chip.items()},
     }
-
-
-def _cost(
-    terms: Terms, made: Sequence[Charge], works: Sequence[Sums], tokens: Mapping[str, float], fleet: Fleet, span: Span
-) -> Tree:
-    book = Book()
-    usd = by_pool(made, fleet.pools)
-    return {
-        "usd_per_h": total_usd_per_h(made),
-        "idle_usd_per_h": sum(
-            usd[pool.name] * _idle_frac(pool, work, span) for pool, work in zip(fleet.pools, works, strict=True)
-        ),
-        "annuity_frac": annuity_frac(book(terms.life_years), book(terms.discount_frac), book(terms.residual_frac)),
-        **usd_per_mtok(
-            [usd[pool.name] for pool in fleet.pools],
-            [work["prefill_chip_s"] for work in works],
-            [work["decode_chip_s"] for work in works],
-            input_tokens=tokens["input"],
-            output_tokens=tokens["output"],
-            span_s=span.span_s,
-        ),
-        "parts": by_part(made, terms.left_out),
-        "left_out": list(terms.left_out),
-    }
-
-
-def _idle_frac(pool: PoolLayout, work: Sums, span: Span) -> float:
-    """Share of a pool's chip time, chips without a replica included, in which no step ran."""
-    chip_s = pool.n_chips * span.span_s
-    return 1 - work["busy_chip_s"] / chip_s if chip_s > 0 else 1.0

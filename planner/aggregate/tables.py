@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from planner.aggregate.clock import pue
 from planner.aggregate.columns import (
     CLASSES,
     COSTS,
@@ -113,7 +114,7 @@ def _cost_rows(seed: SeedSummary) -> Iterable[Row]:
 
 def _fact_rows(seed: SeedSummary, fixed: Sequence[Row]) -> Iterable[Row]:
     """First what the cost swings with, widest first, then what else the simulation was made of."""
-    swung = sorted(seed.swings, key=lambda swing: (-swing.swing_usd_per_h, swing.fact.path))
+    swung = sorted(seed.swings.of("cost.usd_per_h"), key=lambda swing: (-swing.swing, swing.fact.path))
     paths = {swing.fact.path for swing in swung}
     yield from (fact_row(swing.fact, swing) for swing in swung)
     yield from (row for row in fixed if row["path"] not in paths)
@@ -152,7 +153,7 @@ def _windows(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
             **{name: windows.sums[part] / chip_s if chip_s else windows.sums[part] for name, part in FRACTIONS.items()},
             "chip_w": chip_w(power, power.windows, book),
             "rack_it_w": it_w,
-            "facility_w": it_w * book(variant.run.fleet.pue),
+            "facility_w": it_w * pue(variant.run.fleet, seed.span, book),
             **{name: windows.sums[name] for name in COUNTS},
         }
         schema = {name: dtype for name, dtype in schema_of(WINDOWS).items() if name not in KEYS}

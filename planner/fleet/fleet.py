@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from planner.errors import Notice
     from planner.facts.schema import Chip, Fact, Rack
 
@@ -39,6 +41,31 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class NewSilicon:
+    """What the first year of a chip or rack costs more: facts of the catalogue."""
+
+    failures_per_chip_year: Fact
+    """Of a mature chip; `upkeep` pays for those."""
+    multiplier: Fact
+    """How many times as many a new one has."""
+    packaging_yield_frac: Fact
+    """Share of the packages paid for that work."""
+    usd_per_chip: Fact | None
+    """Price of a chip; its share of the rack's where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What a site has by hour of the local day (24) or month (12); None where it is the same all the time."""
+
+    usd_per_kwh: tuple[Fact, ...] | None = None
+    kgco2e_per_kwh: tuple[Fact, ...] | None = None
+    pue: tuple[Fact, ...] | None = None
+    start: datetime | None = None
+    """When the run begins; the mean over the day and the year where nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
 class PoolLayout:
     """A pool of equal racks."""
 
@@ -55,6 +82,8 @@ class PoolLayout:
     capex_usd_per_rack: Fact
     rent_usd_per_chip_h: Fact | None
     """Set where the racks are rented: then they have no capex, network, storage or upkeep."""
+    new_silicon: NewSilicon | None = None
+    """Set where chip or rack are in their first year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +100,5 @@ class Fleet:
     """What the racks are provisioned for, at the meter: sum of rated power x PUE."""
     power_limit_w: float | None
     notices: tuple[Notice, ...]
+    times: Times = field(default_factory=Times)
+    """What the site has by hour or month, in place of the flat facts above."""

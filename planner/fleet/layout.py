@@ -16,12 +16,13 @@ from planner import units
 from planner.errors import Fault, Infeasible, Notice
 from planner.facts import catalog
 from planner.fleet.fleet import Fleet, Placed, PoolLayout
+from planner.fleet.site import highest_pue, new_silicon, site_facts, site_times
 
 if TYPE_CHECKING:
-    from planner.facts.schema import Chip, Fact, Rack
+    from planner.facts.schema import Chip, Rack
     from planner.model.wish import Wish
     from planner.scenario import Scenario
-    from planner.scenario.schema import Deploy, Pool, Site
+    from planner.scenario.schema import Deploy, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,14 @@ def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
                 idle_chips=n_chips - used,
                 capex_usd_per_rack=capex,
                 rent_usd_per_chip_h=pool.rent_usd_per_chip_h,
+                new_silicon=new_silicon(chip) if pool.new_silicon else None,
             )
         )
     pue, price, carbon = site_facts(scenario.site, scenario.base_dir)
-    rated_w = sum(pool.n_racks * pool.rack.rated_w.number for pool in pools) * pue.number
-    faults += _power_faults(scenario, pools, pue.number)
+    times = site_times(scenario.site, scenario.run.start)
+    most = highest_pue(pue, times)
+    rated_w = sum(pool.n_racks * pool.rack.rated_w.number for pool in pools) * most
+    faults += _power_faults(scenario, pools, most)
     if not faults:
         faults += _unserved(scenario, pools)
     if faults:
@@ -96,6 +100,7 @@ def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
         rated_w=rated_w,
         power_limit_w=scenario.site.power_limit_w,
         notices=tuple(dict.fromkeys(notices)),
+        times=times,
     )
 
 
@@ -104,22 +109,6 @@ def rack_and_chip(pool: Pool, base_dir: Path) -> tuple[Rack, Chip]:
     facts = catalog.load()
     rack = facts.rack(pool.rack, base=base_dir)
     return rack, facts.chip(rack.chip, base=base_dir)
-
-
-def site_facts(site: Site, base_dir: Path) -> tuple[Fact, Fact, Fact]:
-    """PUE, price of electricity and carbon of the grid: the scenario's, else the named site's, else the defaults."""
-    facts = catalog.load()
-    named = facts.site(site.name, base=base_dir) if site.name else None
-    grid = facts.site(site.grid, base=base_dir) if site.grid else named
-    general, finance = facts.general(), facts.finance()
-    pue = site.pue or (named.pue if named else general["pue_default"])
-    price = site.power_price_usd_per_kwh or (
-        named.electricity_usd_per_kwh if named else finance["electricity_usd_per_kwh"]
-    )
-    carbon = site.carbon_kgco2e_per_kwh or (
-        grid.carbon_kgco2e_per_kwh if grid else general["world_carbon_kgco2e_per_kwh"]
-    )
-    return pue, price, carbon
 
 
 def domains_of(rack: Rack, chip: Chip) -> list[int]:

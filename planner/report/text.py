@@ -174,6 +174,7 @@ def _deployments(pools: Mapping[str, Tree]) -> list[str]:
 
 def _headline(tree: Tree) -> list[str]:
     cost, energy = tree["cost"], tree["energy"]
+    by = cost["allocation"].replace("-", " ")
     lines = [
         "   ".join(
             [
@@ -182,7 +183,7 @@ def _headline(tree: Tree) -> list[str]:
                 f"{figure(_times(tree['carbon']['kgco2e_per_mtok_out_whole'], 1000))} gCO2e/Mtok out",
             ]
         ),
-        f"{figure(cost['usd_per_mtok_in'])} USD/Mtok in, {figure(cost['usd_per_mtok_out'])} out (by busy time), "
+        f"{figure(cost['usd_per_mtok_in'])} USD/Mtok in, {figure(cost['usd_per_mtok_out'])} out (by {by}), "
         f"{figure(cost['usd_per_mtok_all'])} all   {units.format(cost['usd_per_h'], 'money')}/h, of which "
         f"{units.format(cost['idle_usd_per_h'], 'money')} for idle time",
         f"{units.format(tree['fleet']['facility_w']['mean'], 'power')} mean, "
@@ -194,6 +195,8 @@ def _headline(tree: Tree) -> list[str]:
         lines.append(f"{percent(assumed)} of the cost's swing is from assumed facts")
     if cost["left_out"]:
         lines.append(f"left out of the cost: {', '.join(cost['left_out'])}")
+    if tree["carbon"]["left_out"]:
+        lines.append(f"left out of the carbon: {plain(', '.join(tree['carbon']['left_out']))}")
     return lines
 
 

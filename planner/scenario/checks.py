@@ -51,6 +51,7 @@ def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
     yield from _pools_named(data, pools)
     yield from _length(data, traffic)
     yield from _growth(data, traffic)
+    yield from _start(data)
 
 
 def _route(
@@ -110,6 +111,17 @@ def _length(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Tro
             yield Trouble(
                 ("traffic", name, "repeat"), "repeat has no effect here", "it fills run.length: write that too"
             )
+
+
+def _start(data: Mapping[str, Any]) -> Iterator[Trouble]:
+    """A begin of the run that no table over time reads."""
+    sites = [_map(data, "site"), *map(_as_map, _map(data, "sites").values())]
+    is_read = any(
+        table in site for site in sites for table in ("power_price_by_hour", "carbon_by_hour", "pue_by_month")
+    )
+    if "start" in _map(data, "run") and not is_read:
+        what = "no price, carbon or PUE of the site differs by hour or month"
+        yield Trouble(("run", "start"), "start has no effect here", what)
 
 
 def _growth(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Trouble]:

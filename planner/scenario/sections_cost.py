@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from planner.facts.schema import Fact
 from planner.scenario.fields import Bounds, FactOf, Factor, Name, Quantity, Seconds, SecondsOrNone, Share, Text, Whole
 from planner.scenario.section import Section, Trouble, idle
+from planner.scenario.spans import StartOf, spans
 
 _Usd = Annotated[float, Quantity("money", Bounds(least=0.0))]
 _Pue = Annotated[Fact, FactOf("ratio", Bounds(least=1.0, most=5.0))]
 _PowerPrice = Annotated[Fact, FactOf("usd_per_kwh", Bounds(least=0.0, most=100.0))]
 _Carbon = Annotated[Fact, FactOf("carbon_intensity", Bounds(least=0.0, most=5.0))]
+_ByHour = AfterValidator(lambda value: spans(value, 24, "hours", first=0))
+_ByMonth = AfterValidator(lambda value: spans(value, 12, "months", first=1))
 _ShareOfCapex = Annotated[Fact, FactOf("frac_per_year", Bounds(least=0.0, most=1.0))]
 
 
@@ -31,15 +34,33 @@ class Site(Section):
     """Facility energy per IT energy; a plain number."""
     carbon_kgco2e_per_kwh: _Carbon | None = Field(None, alias="carbon")
     """Carbon of a unit of electricity."""
+    power_price_by_hour: Annotated[dict[Text, _PowerPrice], _ByHour] = Field(default_factory=dict)
+    """Price of electricity by hour of the local day, in place of `power_price`: `{22-6: 0.05 USD/kWh, 6-22: ...}`."""
+    carbon_by_hour: Annotated[dict[Text, _Carbon], _ByHour] = Field(default_factory=dict)
+    """Carbon of a unit of electricity by hour of the local day, in place of `carbon`."""
+    pue_by_month: Annotated[dict[Text, _Pue], _ByMonth] = Field(default_factory=dict)
+    """PUE by month, in place of `pue`: `{1-4: 1.1, 5-9: 1.25, 10-12: 1.1}`; the power limit counts with the highest."""
     power_limit_w: Annotated[float, Quantity("power")] | None = Field(None, alias="power_limit")
     """Most power at the meter: the racks' rated power times PUE has to stay inside."""
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
-        if "carbon" in data:
-            yield from idle(data, ["grid"], "`carbon` is given: take one of the two away")
-        if {"power_price", "carbon", "pue"} <= set(data):
+        for table, flat in (
+            ("power_price_by_hour", "power_price"),
+            ("carbon_by_hour", "carbon"),
+            ("pue_by_month", "pue"),
+        ):
+            if table in data:
+                yield from idle(data, [flat], f"`{table}` is given: take one of the two away")
+        given = {flat for flat, table in _TABLES.items() if flat in data or table in data}
+        if "carbon" in given:
+            yield from idle(data, ["grid"], "the carbon is given: take one of the two away")
+        if given == set(_TABLES):
             yield from idle(data, ["name"], "price, carbon and PUE are all given")
+
+
+_TABLES = {"power_price": "power_price_by_hour", "carbon": "carbon_by_hour", "pue": "pue_by_month"}
+"""A flat value of a site -> its table over time."""
 
 
 class SiteShare(Site):
@@ -67,11 +88,19 @@ class CostSpec(Section):
     residual_frac: Annotated[Fact, FactOf("frac", Bounds(least=0.0, most=1.0))] | None = Field(None, alias="residual")
     """Share of capex that a rack is worth at the end of its life."""
     upkeep_frac: _ShareOfCapex | None = Field(None, alias="upkeep")
-    """Spares and support, as a share of capex a year."""
+    """Repairs, and what of spares and support is not named by itself, as a share of capex a year."""
     network_usd_per_chip: Annotated[Fact, FactOf("usd_per_chip")] | None = Field(None, alias="network")
     """Scale-out network, for each chip."""
     storage_frac: Annotated[Fact, FactOf("frac", Bounds(least=0.0, most=10.0))] | None = Field(None, alias="storage")
     """Storage, as a share of the racks' capex."""
+    installation_frac: Annotated[Fact, FactOf("frac", Bounds(least=0.0, most=10.0))] | None = Field(
+        None, alias="installation"
+    )
+    """Delivery, cabling and commissioning, once, as a share of the racks' capex; not charged when absent."""
+    spares_frac: Annotated[Fact, FactOf("frac", Bounds(least=0.0, most=10.0))] | None = Field(None, alias="spares")
+    """Spare parts kept on site, once, as a share of the racks' capex; in `upkeep` when absent."""
+    support_frac: _ShareOfCapex | None = Field(None, alias="support")
+    """Support contracts, as a share of capex a year; in `upkeep` when absent."""
     space_usd_per_kw_month: Annotated[Fact, FactOf("usd_per_kw_month")] | None = Field(None, alias="space")
     """Floor space and cooling, for each kW of rated rack power; not charged when absent."""
     staff_usd_per_year: Annotated[Fact, FactOf("usd_per_year")] | None = Field(None, alias="staff")
@@ -82,6 +111,9 @@ class CostSpec(Section):
     """Demand charge, for each kW of the facility's peak; not charged when absent."""
     insurance_frac: _ShareOfCapex | None = Field(None, alias="insurance")
     """Insurance and tax, as a share of capex a year; not charged when absent."""
+    allocation: Literal["busy-time", "tokens", "output"] = "busy-time"
+    """How joint cost is shared between input and output: by busy time of prefill and decode, evenly over all tokens, or
+    all of it to output."""
 
 
 class Goal(Section):
@@ -137,10 +169,28 @@ class RunSpec(Section):
     """Number of repetitions, each with its own seed; intervals are over them."""
     window_s: Annotated[float, Quantity("time", Bounds(least=1e-3, most=3.2e9))] = Field(60.0, alias="window")
     """Width of the rows of windows.parquet."""
+    start: Annotated[str, StartOf()] | None = None
+    """Local date and hour at which the run begins (`2027-07-01 09:00`), for what a site's tables say of hours and
+    months; the mean over the day and the year when absent."""
+    samples: Annotated[int, Whole(2, 100_000)] | None = None
+    """Draws of the uncertain facts for intervals and the tornado; none are drawn when absent."""
+    samples_simulated: Annotated[int, Whole(1, 10_000)] = 16
+    """How many different draws of `samples` are simulated; the others share one and differ in money and power."""
     split_s: Seconds | None = Field(None, alias="split")
     """Length of the parts that a long run is cut into, each simulated by itself."""
 
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        if "samples" not in data:
+            yield from idle(data, ["samples_simulated"], "no samples are drawn: write samples too")
+
     def laws(self) -> Iterator[Trouble]:
+        if (
+            self.samples is not None
+            and self.samples_simulated > self.samples
+            and "samples_simulated" in self.model_fields_set
+        ):
+            yield Trouble(("samples_simulated",), "more draws are simulated than there are samples")
         if self.length_s is not None:
             if self.warmup_s >= self.length_s:
                 yield Trouble(("warmup",), "the warm-up is not shorter than the run", "nothing would be measured")

@@ -129,6 +129,8 @@ class Pool(Section):
     """Price of a rented chip-hour; the pool is then rented, not bought."""
     existing: _RackCount = 0
     """How many of the racks are owned already: no capex, but they count in power."""
+    new_silicon: Flag = False
+    """Whether chip or rack are in their first year: more failures and a loss of packages are charged as allowance."""
     power_cap_w_per_chip: Annotated[float, Quantity("power_per_chip", Bounds(above=0.0))] | None = Field(
         None, alias="power_cap"
     )
@@ -149,7 +151,7 @@ class Pool(Section):
         if data.get("deploy") in ([], ()):
             yield Trouble(("deploy",), "nothing is deployed on the pool's racks", "write at least one {model, chips}")
         if "rent" in data:
-            yield from idle(data, ["capex", "existing"], "the pool is rented: take it or `rent` away")
+            yield from idle(data, ["capex", "existing", "new_silicon"], "the pool is rented: take it or `rent` away")
 
     def laws(self) -> Iterator[Trouble]:
         most = self.count if self.count_range is None else self.count_range.max

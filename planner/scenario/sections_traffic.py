@@ -95,6 +95,8 @@ class TrafficClass(Section):
     """The model that serves the class: a name in the catalogue, or ./config.json of a checkpoint."""
     slo: Text | None = None
     """The set of limits of section `slo` that the class has to be served within."""
+    tenant: Name | None = None
+    """Whose requests they are: the cost of a tenant is that of its classes."""
     trace: Text | None = None
     """Recorded arrivals and lengths: a profile of the catalogue (`azure-conv-2023`) or ./file of a known format."""
     format: Text | None = None

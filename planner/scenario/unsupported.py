@@ -66,7 +66,6 @@ UNSUPPORTED: tuple[Key, ...] = (
     Key("fleet.pools.*.deploy.*.speculation", _always, "no tokens are drafted"),
     Key("fleet.pools.*.deploy.*.pp", _is_not("1"), "pipeline stages are not simulated"),
     Key("sites", _always, "one site is simulated: write site"),
-    Key("cost.insurance", _always, "insurance is not charged: add it to upkeep"),
     Key("goal", _always, "no fleet is chosen: the one given is simulated"),
     Key("periods", _always, "one period is simulated"),
     Key("run.split", _always, "a run is not cut into parts"),

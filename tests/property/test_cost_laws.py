@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +57,10 @@ def terms(draw: st.DrawFn) -> Terms:
         staff_usd_per_year=draw(maybe),
         software_usd_per_year=draw(maybe),
         demand_usd_per_kw_month=draw(maybe),
+        installation_frac=draw(st.none() | shares.map(lambda share: fact(share, "installation"))),
+        spares_frac=draw(st.none() | shares.map(lambda share: fact(share, "spares"))),
+        support_frac=draw(st.none() | shares.map(lambda share: fact(share, "support"))),
+        insurance_frac=draw(st.none() | shares.map(lambda share: fact(share, "insurance"))),
     )
 
 
@@ -74,11 +80,11 @@ def test_parts_and_pools_sum_to_the_whole_exactly(laid: tuple[PoolLayout, ...], 
     made = charges(of, how, powers(of, busy), SPAN)
     whole = sum(charge.nano_usd_per_h for charge in made)
     assert whole / NANO == total_usd_per_h(made)
-    parts = by_part(made, how.left_out)
+    parts = by_part(made, how.without_figure)
     assert _nano(usd for usd in parts.values() if usd is not None) == whole
     assert _nano(by_pool(made, of.pools).values()) == whole
     assert all(charge.nano_usd_per_h >= 0 for charge in made)
-    assert all(usd is None for part, usd in parts.items() if part in how.left_out)
+    assert all(usd is None for part, usd in parts.items() if part in how.without_figure)
 
 
 def _nano(values: object) -> int:
@@ -87,7 +93,7 @@ def _nano(values: object) -> int:
 
 @given(st.tuples(pools("a"), pools("b")), terms(), shares)
 def test_a_fleet_costs_what_its_pools_cost_alone(laid: tuple[PoolLayout, ...], how: Terms, busy: float) -> None:
-    alone = Terms(*(getattr(how, name) for name in list(Terms.__dataclass_fields__)[:7]))
+    alone = replace(how, staff_usd_per_year=None, software_usd_per_year=None, demand_usd_per_kw_month=None)
     together = charges(fleet(*laid), alone, powers(fleet(*laid), busy), SPAN)
     apart: list[Charge] = []
     for one in laid:

@@ -30,7 +30,7 @@ TERMS = Terms.of(CostSpec.model_validate({}), FINANCE)
 
 def cost(of: Fleet, terms: Terms = TERMS, *rows: dict[str, float]) -> dict[str, float | None]:
     """Parts in USD an hour; all at rest unless rows of work are given."""
-    return by_part(made(of, terms, *rows), terms.left_out)
+    return by_part(made(of, terms, *rows), terms.without_figure)
 
 
 def made(of: Fleet, terms: Terms = TERMS, *rows: dict[str, float]) -> list[Charge]:
@@ -67,10 +67,9 @@ def test_parts_of_an_owned_rack() -> None:
             "upkeep": 2 * 400_000 * 0.04 / 8760,
             "energy": 2 * 2.0 * 1.2 * 0.08,  # 2 kW of each rack at rest
             "rent": 0.0,
-            "space": None,
-            "demand": None,
-            "staff": None,
-            "software": None,
+            **dict.fromkeys(
+                ("installation", "spares", "allowance", "space", "demand", "support", "insurance", "staff", "software")
+            ),
         },
         abs=1e-9,
     )
@@ -115,13 +114,13 @@ def test_what_a_scenario_names_is_charged() -> None:
         }
     )
     terms = Terms.of(named, FINANCE)
-    assert terms.left_out == ("insurance",)
+    assert terms.left_out == ("installation", "allowance", "insurance")
     parts = cost(fleet(pool("a", [placed("a")]), pool("b", n_racks=3)), terms)
     assert parts["space"] == pytest.approx(4 * 8 * 184 * 12 / 8760)  # rated 8 kW a rack
     assert parts["staff"] == 100.0
     assert parts["software"] == 10.0
     assert parts["demand"] == pytest.approx(4 * 2.0 * 1.2 * 10 * 12 / 8760)  # all at rest: 2 kW a rack, PUE 1.2
-    assert TERMS.left_out == ("space", "demand", "staff", "software", "insurance")
+    assert TERMS.left_out == ("installation", "allowance", "space", "demand", "insurance", "staff", "software")
 
 
 def test_shared_charges_go_by_chips() -> None:
@@ -137,7 +136,7 @@ def test_pools_and_parts_sum_to_the_same_whole() -> None:
     found = made(of, terms)
     whole = sum(charge.nano_usd_per_h for charge in found)
     assert sum(round(usd * 1e9) for usd in by_pool(found, of.pools).values()) == whole
-    assert sum(round((usd or 0) * 1e9) for usd in by_part(found, terms.left_out).values()) == whole
+    assert sum(round((usd or 0) * 1e9) for usd in by_part(found, terms.without_figure).values()) == whole
 
 
 def test_energy_is_the_facilitys() -> None:

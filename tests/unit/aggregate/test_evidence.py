@@ -17,15 +17,15 @@ COUNT = Fact(None, low=1.0, high=3.0, default=2.0, grade="undisclosed", path="co
 FIXED = fact(5.0, "fixed", grade="assumed")
 
 
-def cost(book: Book) -> float:
-    return book(PRICE) * book(COUNT) + book(FIXED)
+def cost(book: Book) -> dict[str, float | None]:
+    return {"usd": book(PRICE) * book(COUNT) + book(FIXED)}
 
 
 def test_swings_by_hand() -> None:
     # Price 8..14 at 2: 21..33, swing 12. Count 1..3 at 10: 15..35, swing 20. Fixed has no range.
-    found = {swing.fact.path: swing for swing in swings(cost)}
-    assert (found["price"].usd_per_h_low, found["price"].usd_per_h_high) == (21.0, 33.0)
-    assert {path: swing.swing_usd_per_h for path, swing in found.items()} == {
+    found = {swing.fact.path: swing for swing in swings(cost).of("usd")}
+    assert (found["price"].low, found["price"].high) == (21.0, 33.0)
+    assert {path: swing.swing for path, swing in found.items()} == {
         "price": 12.0,
         "count": 20.0,
         "fixed": 0.0,
@@ -34,29 +34,33 @@ def test_swings_by_hand() -> None:
 
 
 def test_nothing_that_swings_has_no_share() -> None:
-    assert assumed_frac(swings(lambda book: book(FIXED))) is None
+    assert assumed_frac(swings(lambda book: {"usd": book(FIXED)}).of("usd")) is None
 
 
 def test_one_fact_used_twice_swings_once() -> None:
-    both = swings(lambda book: book(PRICE) + 2 * book(replace(PRICE)))
-    assert [swing.swing_usd_per_h for swing in both] == [18.0]
+    both = swings(lambda book: {"usd": book(PRICE) + 2 * book(replace(PRICE))})
+    assert [swing.swing for swing in both.of("usd")] == [18.0]
 
 
 def test_half_a_range_swings_from_the_value() -> None:
     up = fact(10.0, "up", high=12.0)
-    (swing,) = swings(lambda book: book(up))
-    assert (swing.usd_per_h_low, swing.usd_per_h_high, swing.swing_usd_per_h) == (10.0, 12.0, 2.0)
+    (swing,) = swings(lambda book: {"usd": book(up)}).of("usd")
+    assert (swing.low, swing.high, swing.swing) == (10.0, 12.0, 2.0)
 
 
 def test_a_swing_that_turns_counts_its_whole_way() -> None:
     # The value in use gives 0, both ends give -2.
     bent = fact(10.0, "bent", low=8.0, high=12.0)
-    (swing,) = swings(lambda book: -abs(book(bent) - 10.0))
-    assert swing.swing_usd_per_h == 2.0
+    (swing,) = swings(lambda book: {"usd": -abs(book(bent) - 10.0)}).of("usd")
+    assert swing.swing == 2.0
+
+
+def test_a_figure_that_does_not_exist_has_no_swing() -> None:
+    assert swings(lambda book: {"usd": None if book(PRICE) else 0.0}).of("usd") == []
 
 
 def test_rows_keep_the_chain() -> None:
-    (row,) = [fact_row(swing.fact, swing) for swing in swings(cost) if swing.fact is COUNT]
+    (row,) = [fact_row(swing.fact, swing) for swing in swings(cost).of("usd") if swing.fact is COUNT]
     assert row["value"] == 2.0
     assert row["is_assumed"] is True
     assert row["swing_usd_per_h"] == 20.0

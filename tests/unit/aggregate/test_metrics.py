@@ -47,5 +47,5 @@ def test_c31_figures_on_different_bases_are_not_compared() -> None:
 def test_unknown_and_ambiguous_names() -> None:
     with pytest.raises(ScenarioError, match="did you mean"):
         metric("usd_per_mtok_al")
-    with pytest.raises(ScenarioError, match="several metrics"):
-        metric("facility_w")
+    assert metric("facility_w").path == "fleet.facility_w"  # of the whole fleet, not of a pool
+    assert metric("usd_per_h").path == "cost.usd_per_h"

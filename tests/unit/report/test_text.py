@@ -54,7 +54,8 @@ def test_a_report_in_full() -> None:
     assert "gCO2e/Mtok out" in lines[6]
     assert "(by busy time)" in lines[7]
     assert "peak at the meter" in lines[8]
-    assert lines[-1] == "left out of the cost: space, demand, staff, software, insurance"
+    assert lines[-1] == "left out of the carbon: making of Toy rack"
+    assert lines[-2] == "left out of the cost: installation, allowance, space, demand, insurance, staff, software"
 
 
 def test_a_missed_limit_says_by_how_much() -> None:

@@ -20,7 +20,6 @@ ADDED = [
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
     ("site: {grid: us-virginia}", "sites: {east: {name: us-virginia, share: 100 %}}", "sites"),
-    ("run:", "cost: {insurance: 1 %}\nrun:", "cost.insurance"),
     ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
     ("length: 10 min", "length: 10 min, split: 5 min", "run.split"),
