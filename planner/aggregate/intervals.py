@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 T_95: tuple[float, ...] = (
@@ -18,6 +19,9 @@ T_95: tuple[float, ...] = (
 )  # fmt: skip
 """t at 0.95 for 1, 2, ... 30 degrees of freedom."""
 _T_INFINITE = 1.6449
+
+LEVEL_FRAC = 0.9
+"""How sure an interval is: so often it holds the figure of endlessly many seeds."""
 
 Number = int | float
 
@@ -51,6 +55,41 @@ def half_width(values: Sequence[Number | None]) -> float | None:
     n = len(values)
     variance = math.fsum((value - middle) ** 2 for value in values if value is not None) / (n - 1)
     return t_95(n - 1) * math.sqrt(variance / n)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much one figure is above another, and the 90 % interval of that; the ends are None for one seed."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def is_sure(self) -> bool | None:
+        """Whether the two differ beyond noise; None where there is no interval."""
+        return None if self.low is None or self.high is None else not self.low <= 0 <= self.high
+
+
+def paired(base: Sequence[Number | None], other: Sequence[Number | None]) -> Difference | None:
+    """By how much a figure of `other` is above that of `base`, both by seed, the same seeds in the same order.
+
+    With common random numbers what both owe to the draw cancels in the difference of each seed, so its interval is far
+    tighter than those of the two figures (Law, Simulation Modeling and Analysis, 10.2.1: the paired-t interval). None
+    where a seed has no value.
+
+    Raises:
+        ValueError: the two have not equally many seeds.
+    """
+    if len(base) != len(other):
+        raise ValueError(f"{len(base)} seeds cannot be paired with {len(other)}")
+    pairs = [(a, b) for a, b in zip(base, other, strict=True) if a is not None and b is not None]
+    if len(pairs) < len(base) or not pairs:
+        return None
+    differences = [b - a for a, b in pairs]
+    value, half = mean(differences), half_width(differences)
+    assert value is not None
+    return Difference(value, None if half is None else value - half, None if half is None else value + half)
 
 
 Combine = Callable[[Sequence[Number | None]], Number | None]

@@ -20,6 +20,15 @@ _WORDS: dict[str, Schema] = {
     "tenants": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
 }
 _NOT_MADE = "Racks of which nobody says what making them emitted."
+_INTERVAL: dict[str, Schema] = {
+    "level_frac": {"type": "number", "description": "How sure the intervals are."},
+    "over": {"enum": ["seeds", "batches", None], "description": "What they are taken over; null: there are none."},
+    "n": {"type": "integer", "description": "How many seeds or batches."},
+    "batch_s": {"type": ["number", "null"], "description": "Length of a batch."},
+}
+_NO_INTERVAL = (
+    "null where there is none: one short run, or what windows do not tell of one run (latency quantiles, peaks)"
+)
 _WHOLE = frozenset({"requests", "tokens"})
 _SETTINGS = ("length_s", "warmup_s", "drain_s", "window_s", "seed", "seeds")
 _DEPLOYMENT_WORDS = ("model", "engine", "precision")
@@ -37,14 +46,9 @@ def result_schema() -> Schema:
     figures = _figures()
     whole = dict(figures["properties"]) | {
         "notices": notices,
-        "low": {
-            "$ref": "#/$defs/numbers",
-            "description": "Low ends of the 90 % intervals over the seeds; null for one.",
-        },
-        "high": {
-            "$ref": "#/$defs/numbers",
-            "description": "High ends of the 90 % intervals over the seeds; null for one.",
-        },
+        "interval": _object(_INTERVAL),
+        "low": {"$ref": "#/$defs/numbers", "description": f"Low ends of the intervals; {_NO_INTERVAL}."},
+        "high": {"$ref": "#/$defs/numbers", "description": f"High ends of the intervals; {_NO_INTERVAL}."},
         "seeds": {"type": "array", "items": {"$ref": "#/$defs/figures"}, "description": "Each seed, same shape."},
     }
     return {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import units
-from planner.aggregate import intervals, metrics, slo
+from planner.aggregate import batches, intervals, metrics, slo
 from planner.aggregate.allocate import uses
 from planner.aggregate.cost import Charge, Terms, by_pool
 from planner.aggregate.evidence import Swings, assumed_frac, swings
@@ -76,11 +76,29 @@ def summarise(run: VariantRun, finance: Mapping[str, Fact]) -> VariantSummary:
     drawn = {(n.code, n.message.split(":")[0]): n for seed in reversed(run.seeds) for n in seed.traffic.notices}
     notices = list(dict.fromkeys([*run.scenario.notices, *run.fleet.notices, *drawn.values(), *_owned(run.fleet)]))
     tree["notices"] = [{"code": notice.code, "message": notice.message} for notice in notices]
-    for name, sign in (("low", -1), ("high", 1)):
-        ends = (intervals.end(sign), intervals.end(sign, times=len(trees)), intervals.first_of_several)
-        tree[name] = intervals.numbers(_over_seeds(trees, *ends), _WORDS)
+    tree |= _intervals(run, seeds)
     tree["seeds"] = trees
     return VariantSummary(run, tree, seeds)
+
+
+def _intervals(run: VariantRun, seeds: Sequence[SeedSummary]) -> Tree:
+    """The 90 % interval of each figure: over the seeds, or over batches of the windows of one long run."""
+    trees = [seed.tree for seed in seeds]
+    alone = seeds[0]
+    cut = batches.cut(alone.run, alone.span, alone.windows) if len(trees) == 1 else []
+    if cut:
+        parts = [_batch(run, batch, alone) for batch in cut]
+        batch_s = cut[0].span.span_s
+        low, high = batches.ends(trees[0], parts, times=alone.span.span_s / batch_s)
+        about = {"over": "batches", "n": len(cut), "batch_s": batch_s}
+    else:
+        low, high = (
+            _over_seeds(trees, intervals.end(sign), intervals.end(sign, times=len(trees)), intervals.first_of_several)
+            for sign in (-1, 1)
+        )
+        about = {"over": "seeds" if len(trees) > 1 else None, "n": len(trees), "batch_s": None}
+    ends = {name: intervals.numbers(end, _WORDS) for name, end in (("low", low), ("high", high))}
+    return {"interval": {"level_frac": intervals.LEVEL_FRAC, **about}, **ends}
 
 
 def _owned(fleet: Fleet) -> list[Notice]:
@@ -135,14 +153,31 @@ def hold(run: VariantRun, seed: SeedRun, terms: Terms) -> tuple[Held, tuple[Wind
 
 
 def _seed(run: VariantRun, seed: SeedRun, terms: Terms) -> SeedSummary:
-    fleet = run.fleet
     held, windows = hold(run, seed, terms)
-    span, book = held.span, Book()
-    charges = tuple(made(held, book))
-    moved = figures_of(held, book)
+    book = Book()
     found = swings(lambda changed: headline(held, changed))
+    tree = _tree(run, seed, held, figures_of(held, book), assumed_frac(found.of("cost.usd_per_h")))
+    return SeedSummary(seed, held.span, tree, held.works, windows, held, tuple(made(held, book)), found)
+
+
+def _batch(run: VariantRun, batch: batches.Batch, whole: SeedSummary) -> Tree:
+    """The figures of a stretch of a run; those that hang on what each class did there are left out."""
+    powers = tuple(
+        pool_power(pool, work, window, batch.span)
+        for pool, work, window in zip(run.fleet.pools, batch.works, whole.windows, strict=True)
+    )
+    held = replace(whole.held, powers=powers, works=batch.works, span=batch.span)
+    moved = figures_of(held, Book())
+    moved["classes"] = {name: dict.fromkeys(row) for name, row in moved["classes"].items()}
+    moved["cost"] |= {"tenants": dict.fromkeys(moved["cost"]["tenants"])}
+    return _tree(run, batch.seed, held, moved, None)
+
+
+def _tree(run: VariantRun, seed: SeedRun, held: Held, moved: Tree, assumed: float | None) -> Tree:
+    """The figures of one simulation, in the shape of `result.json`."""
+    span = held.span
     classes = _classes(run, seed, span, moved["classes"])
-    tree: Tree = {
+    return {
         "scenario": run.scenario.name,
         "title": run.scenario.title,
         "question": run.scenario.question,
@@ -158,14 +193,13 @@ def _seed(run: VariantRun, seed: SeedRun, terms: Terms) -> SeedSummary:
         "requests": _requests(seed),
         "tokens": {"input": _total(seed, "input_tokens"), "output": _total(seed, "output_tokens")},
         "classes": classes,
-        "pools": _pools(fleet, seed, held, by_pool(charges, fleet.pools)),
+        "pools": _pools(run.fleet, seed, held, by_pool(made(held, Book()), run.fleet.pools)),
         "fleet": _fleet(held, moved["fleet"]),
         "cost": moved["cost"],
         "energy": moved["energy"],
         "carbon": moved["carbon"],
-        "evidence": {"assumed_frac": assumed_frac(found.of("cost.usd_per_h"))},
+        "evidence": {"assumed_frac": assumed},
     }
-    return SeedSummary(seed, span, tree, held.works, windows, held, charges, found)
 
 
 def _total(seed: SeedRun, column: str) -> int:

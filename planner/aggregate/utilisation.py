@@ -35,6 +35,8 @@ def per_s(count: float, span_s: float) -> float | None:
 
 def wait_frac(sketches: pl.DataFrame, pool_ix: int) -> float | None:
     """Share of the time to the first token that requests of a pool waited before their first step."""
+    if sketches.is_empty():
+        return None
     mine = sketches.filter(sketches["pool_ix"] == pool_ix)
     waited, first = (_sum_fs(mine, METRICS.index(metric)) for metric in ("queue", "ttft"))
     return waited / first if first else None

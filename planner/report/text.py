@@ -193,11 +193,25 @@ def _headline(tree: Tree) -> list[str]:
     assumed = tree["evidence"]["assumed_frac"]
     if assumed is not None:
         lines.append(f"{percent(assumed)} of the cost's swing is from assumed facts")
+    lines += _interval(tree)
     if cost["left_out"]:
         lines.append(f"left out of the cost: {', '.join(cost['left_out'])}")
     if tree["carbon"]["left_out"]:
         lines.append(f"left out of the carbon: {plain(', '.join(tree['carbon']['left_out']))}")
     return lines
+
+
+def _interval(tree: Tree) -> list[str]:
+    """The interval of the cost of a token, and what it is taken over."""
+    about, low, high = tree["interval"], tree["low"]["cost"], tree["high"]["cost"]
+    ends = [side["usd_per_mtok_out_whole"] for side in (low, high)]
+    if about["over"] is None or None in ends:
+        return []
+    over = f"{about['n']} seeds"
+    if about["over"] == "batches":
+        over = f"{about['n']} batches of {units.format(about['batch_s'], 'time')} of the one run"
+    level = f"{about['level_frac'] * 100:.0f} %"
+    return [f"{level} interval, noise alone: {figure(ends[0])} to {figure(ends[1])} USD/Mtok out (over {over})"]
 
 
 def _side_by_side(trees: Sequence[Tree]) -> list[str]:

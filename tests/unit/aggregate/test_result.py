@@ -155,7 +155,9 @@ def test_means_over_seeds_and_sums_of_counts() -> None:
 
 def test_low_and_high_mirror_every_number() -> None:
     tree = summed(simulated(), simulated(ttft=0.35))
-    figures = {path: value for path, value in leaves(tree) if path[0] not in {"low", "high", "seeds", "notices"}}
+    figures = {
+        path: value for path, value in leaves(tree) if path[0] not in {"low", "high", "interval", "seeds", "notices"}
+    }
     low, high = dict(leaves(tree["low"])), dict(leaves(tree["high"]))
     numbers = {
         path for path, value in figures.items() if isinstance(value, int | float) and not isinstance(value, bool)
@@ -165,7 +167,8 @@ def test_low_and_high_mirror_every_number() -> None:
     for path in numbers:
         assert low[path] <= figures[path] <= high[path], path
     alone = summed(simulated())
-    assert {value for _, value in leaves(alone["low"])} == {None}
+    assert alone["interval"]["over"] == "batches"
+    assert {value for path, value in leaves(alone["low"]) if path[2:3] == ("ttft_s",)} == {None}
     assert set(dict(leaves(alone["low"]))) == set(low)
 
 
@@ -196,7 +199,9 @@ def test_every_figure_is_in_the_glossary_and_the_other_way_round() -> None:
     tree = summed(simulated())
     named = {metric.path for metric in metrics.METRICS}
     found = set()
-    for place, value in leaves({key: tree[key] for key in tree if key not in {"low", "high", "seeds", "run"}}):
+    for place, value in leaves(
+        {key: tree[key] for key in tree if key not in {"low", "high", "interval", "seeds", "run"}}
+    ):
         path = (stars[place[0]], *place[2:]) if place[0] in stars and len(place) > 2 else place
         names = {".".join(path), ".".join(path[:-1]), ".".join(path).replace(".[].", "[]."), ".".join(path[:2])}
         known = names & named

@@ -1,0 +1,136 @@
+"""The interval of one long run: its measured span cut into batches, each as good as a run of its own.
+
+Means of long batches are nearly independent, so the figure of the whole run has the interval figure -+ t(n - 1) x s /
+sqrt(n), with s the spread of the n batches' figures (method of batch means: Law, Simulation Modeling and Analysis,
+9.5.3; Schmeiser 1982 for 10 to 30 batches). Batches are made of whole windows: what windows do not tell, quantiles of
+latency and peaks among it, has no interval; several seeds give it one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from planner.aggregate import intervals
+from planner.aggregate.inputs import SeedRun, Span
+from planner.aggregate.metrics import METRICS
+from planner.aggregate.work import COUNTS, FLOATS
+
+if TYPE_CHECKING:
+    from planner.aggregate.work import Windows
+
+Tree = dict[str, Any]
+
+N_BATCHES = (20, 10)
+"""How many batches there are: the first number that the run has windows for; with fewer there is no interval."""
+_RATE_UNITS = frozenset({"req/s", "tok/s", "tok/s/chip", "USD/h", "USD/Mtok", "J/token", "kgCO2e/Mtok"})
+_SHARES = frozenset({"attainment_frac", "busy_frac", "mfu_frac", "mbu_frac", "kv_frac"})
+_TOTAL_UNITS = frozenset({"kWh", "kgCO2e"})
+_DRAW_UNIT = "W"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A stretch of a run as a run of its own."""
+
+    seed: SeedRun
+    """Its requests by class; the sketches, which have no windows, are empty."""
+    span: Span
+    works: tuple[dict[str, float], ...]
+    """Its work by pool."""
+
+
+def cut(seed: SeedRun, span: Span, windows: Sequence[Windows]) -> list[Batch]:
+    """The run in batches of equally many whole windows; none where it is too short. `windows` are the pools'."""
+    full = span.full_windows
+    n = next((n for n in N_BATCHES if len(full) >= n), 0)
+    each = len(full) // n if n else 0
+    first = full.stop - n * each  # windows that are left over are at the begin
+    counts = seed.sim.class_windows.to_dicts() if n else []
+    made = []
+    for ix in range(n):
+        inside = range(first + ix * each, first + (ix + 1) * each)
+        bounds = replace(span, warmup_ns=inside.start * span.window_ns, length_ns=inside.stop * span.window_ns)
+        works = tuple(_work(pool, inside) for pool in windows)
+        made.append(Batch(_requests(seed, [row for row in counts if row["window_ix"] in inside]), bounds, works))
+    return made
+
+
+def _work(windows: Windows, inside: range) -> dict[str, float]:
+    """The work of some windows: times and energy rounded once, counts exact."""
+    here = (windows.window_ix >= inside.start) & (windows.window_ix < inside.stop)
+    sums: dict[str, float] = {name: math.fsum(windows.sums[name][here]) for name in FLOATS}
+    return sums | {name: int(windows.sums[name][here].sum()) for name in COUNTS}
+
+
+def _requests(seed: SeedRun, rows: Sequence[Mapping[str, int]]) -> SeedRun:
+    """The run with the requests of some rows of windows alone."""
+    import polars as pl
+
+    sim = seed.sim
+    columns: dict[str, list[int]] = {name: [0] * sim.classes.height for name in sim.classes.columns}
+    columns["class_ix"] = sim.classes["class_ix"].to_list()
+    place = {class_ix: at for at, class_ix in enumerate(columns["class_ix"])}
+    for row in rows:
+        for name, value in row.items():
+            if name in columns and name != "class_ix":
+                columns[name][place[row["class_ix"]]] += value
+    for name in ("offered", "completed", "attained"):
+        if name in columns:
+            columns[f"span_{name}"] = columns[name]
+        else:
+            columns[f"span_{name}"] = [0] * sim.classes.height
+            for row in rows:
+                columns[f"span_{name}"][place[row["class_ix"]]] += row[name]
+    classes = pl.DataFrame(columns, schema=sim.classes.schema)
+    return replace(seed, sim=replace(sim, classes=classes, sketches=sim.sketches.clear()))
+
+
+def ends(tree: Tree, batches: Sequence[Tree], *, times: float) -> tuple[Tree, Tree]:
+    """The low and the high ends of the figures of `tree`, in its shape; None where batches tell nothing.
+
+    `times` is how often a batch fits the span: what adds up over time is scaled by it.
+    """
+    halves = intervals.over_seeds(batches, intervals.half_width)
+    return _ends(tree, halves, (), -times), _ends(tree, halves, (), times)
+
+
+def _ends(tree: Any, half: Any, path: tuple[str, ...], times: float) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _ends(value, half and half[key], (*path, key), times) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_ends(value, None, path, times) for value in tree]
+    if not isinstance(tree, int | float) or isinstance(tree, bool):
+        return None if tree is None else tree
+    sort = _sort(path)
+    if half is None or sort is None:
+        return None
+    return tree + half * (times if sort == "total" else math.copysign(1.0, times))
+
+
+def _sort(path: tuple[str, ...]) -> str | None:
+    """Whether the figure there is a mean over time (`rate`), adds up over it (`total`), or neither."""
+    names = [path, (path[0], "*", *path[2:])]
+    for parts in names:
+        for n in (len(parts), len(parts) - 1):
+            found = _SORTS.get(".".join(parts[:n]))
+            if found is not None:
+                return None if found == "draw" and path[-1] != "mean" else "rate" if found == "draw" else found
+    return None
+
+
+def _sorts() -> dict[str, str]:
+    made = {}
+    for metric in METRICS:
+        if metric.unit in _RATE_UNITS or metric.name in _SHARES:
+            made[metric.path] = "rate"
+        elif metric.unit in _TOTAL_UNITS:
+            made[metric.path] = "total"
+        elif metric.unit == _DRAW_UNIT and metric.keys:
+            made[metric.path] = "draw"
+    return made
+
+
+_SORTS = _sorts()

@@ -1,0 +1,118 @@
+"""One long run has an interval too: batch means of its windows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from planner import load, run
+from planner.aggregate.intervals import paired, t_95
+
+TEXT = """
+schema: 1
+title: One pool
+traffic:
+  chat:
+    model: gpt-oss-120b
+    arrivals: poisson
+    rate: 12 req/s
+    input: {dist: lognormal, median: 600 tok, p95: 3 ktok}
+    output: {dist: lognormal, median: 80 tok, p95: 300 tok}
+    slo: s
+slo: {s: {ttft: {p95: 1 s}, e2e: {p99: 20 s}, attainment: 50 %}}
+fleet:
+  pools:
+    a: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}
+run: {length: 60 s, window: 2 s}
+"""
+
+
+def figures(*sets: str) -> dict[str, Any]:
+    return run(load("-", stdin_text=TEXT, sets=sets)).to_json()
+
+
+def test_the_interval_of_one_run_is_that_of_its_batches() -> None:
+    result = run(load("-", stdin_text=TEXT))
+    tree = result.to_json()
+    assert tree["interval"] == {"level_frac": 0.9, "over": "batches", "n": 20, "batch_s": 2.0}
+    # 30 full windows: the last 20 are the batches. Busy time of each, by hand from the table of windows.
+    busy = result.tables["windows"].filter(result.tables["windows"]["start_s"] < 60)["busy_frac"].to_list()
+    mine = busy[10:30]
+    mean = math.fsum(mine) / 20
+    half = t_95(19) * math.sqrt(math.fsum((b - mean) ** 2 for b in mine) / 19 / 20)
+    pool, low, high = (tree[name]["pools"]["a"] if name else tree["pools"]["a"] for name in ("", "low", "high"))
+    assert high["busy_frac"] - pool["busy_frac"] == pytest.approx(half, rel=1e-9)
+    assert pool["busy_frac"] - low["busy_frac"] == pytest.approx(half, rel=1e-9)
+    # What adds up over the 60 s has 30 times the spread of what adds up over 2 s.
+    watts = high["rack_it_w"]["mean"] - pool["rack_it_w"]["mean"]
+    kwh = tree["high"]["energy"]["it_kwh"] - tree["energy"]["it_kwh"]
+    assert kwh == pytest.approx(watts * 60 / 3.6e6, rel=1e-9)
+
+
+def test_what_windows_do_not_tell_has_none() -> None:
+    tree = figures()
+    for side in ("low", "high"):
+        assert tree[side]["classes"]["chat"]["ttft_s"]["p95"] is None
+        assert tree[side]["pools"]["a"]["rack_it_w"]["peak"] is None
+        assert tree[side]["classes"]["chat"]["limits"][0]["value"] is None
+        assert tree[side]["requests"]["offered"] is None
+        assert tree[side]["cost"]["parts"]["racks"] == tree["cost"]["parts"]["racks"]  # the same in every batch
+        assert tree[side]["cost"]["parts"]["energy"] is not None
+        assert tree[side]["classes"]["chat"]["attainment_frac"] is not None
+
+
+@pytest.mark.parametrize(
+    ("sets", "over", "n"),
+    [(("run.window=7 s",), None, 1), (("run.window=5 s",), "batches", 10), (("run.seeds=2",), "seeds", 2)],
+)
+def test_short_runs_have_none_and_seeds_come_first(sets: tuple[str, ...], over: str | None, n: int) -> None:
+    tree = figures(*sets)
+    assert (tree["interval"]["over"], tree["interval"]["n"]) == (over, n)
+    assert (tree["low"]["pools"]["a"]["busy_frac"] is None) == (over is None)
+
+
+def test_nine_in_ten_intervals_hold_the_truth() -> None:
+    trees = [figures(f"run.seed={seed}", "run.warmup=4 s") for seed in range(1, 41)]
+    for path in (("pools", "a", "busy_frac"), ("fleet", "tokens_per_s_out")):
+        values = [at(tree, path) for tree in trees]
+        truth = math.fsum(values) / len(values)
+        held = sum(at(tree["low"], path) <= truth <= at(tree["high"], path) for tree in trees)
+        assert held >= 31  # of 40: with 0.9 each, fewer come once in a hundred times
+
+
+def at(tree: Any, path: tuple[str, ...]) -> float:
+    for step in path:
+        tree = tree[step]
+    assert isinstance(tree, float)
+    return tree
+
+
+def test_paired_differences_by_hand() -> None:
+    # Differences 1, 2, 3: mean 2, s = 1, half = 2.92 / sqrt(3).
+    found = paired([10.0, 20.0, 30.0], [11.0, 22.0, 33.0])
+    assert found is not None
+    assert found.value == 2.0
+    assert found.low == pytest.approx(2 - 2.92 / math.sqrt(3))
+    assert found.high == pytest.approx(2 + 2.92 / math.sqrt(3))
+    assert found.is_sure
+    assert paired([1.0, None], [1.0, 2.0]) is None
+    one = paired([1.0], [2.0])
+    assert one is not None
+    assert (one.value, one.low, one.is_sure) == (1.0, None, None)
+    with pytest.raises(ValueError, match="cannot be paired"):
+        paired([1.0], [1.0, 2.0])
+
+
+def test_common_random_numbers_make_differences_tight() -> None:
+    def busy(*sets: str) -> list[float]:
+        return [seed["pools"]["a"]["busy_frac"] for seed in figures("run.seeds=6", "run.length=20 s", *sets)["seeds"]]
+
+    base, other = busy(), busy("fleet.pools.a.deploy[0].chunk_tokens=512")
+    difference = paired(base, other)
+    assert difference is not None
+    assert difference.is_sure
+    assert difference.high is not None
+    spread = max(base) - min(base)
+    assert difference.high - difference.value < spread / 5
