@@ -97,6 +97,7 @@ def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
     for pool in fleet.pools:
         things += [pool.rack, pool.chip]
     for placed in fleet.placed:
+        things += placed.facts
         things.append(facts.model(placed.model, base=base_dir))
         try:
             things.append(facts.engine(placed.engine, base=base_dir))

@@ -32,11 +32,15 @@ class Placed:
     """The core's deployment spec."""
     plan: Mapping[str, Any]
     """The core's plan of it: memory by part, KV capacity."""
+    facts: tuple[Fact, ...] = ()
+    """Facts of the scenario that are in the spec."""
 
     @property
     def label(self) -> str:
         """`gpt-oss-120b tp8`, for reports."""
+        draft = (self.spec["serving"].get("speculation") or {}).get("draft_tokens")
         parts = [f"tp{self.tp}"] + [f"{name}{n}" for name, n in (("dp", self.dp), ("ep", self.ep)) if n > 1]
+        parts += [f"draft{draft}"] if draft else []
         return " ".join([self.model, *parts])
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from planner import units
 from planner.errors import Fault, Infeasible, Notice
 from planner.facts import catalog
+from planner.fleet import drafts
 from planner.fleet.fleet import Fleet, Placed, PoolLayout
 from planner.fleet.site import highest_pue, new_silicon, site_facts, site_times
 
@@ -199,6 +200,7 @@ def _deploy(
     engine = facts.engine(entry.engine or chip.engine, base=scenario.base_dir)
     choice = choose(chip, model, engine, facts.serving(), entry_wish(scenario, entry, lengths))
     notices += choice.notices
+    notices += drafts.notices(entry, choice.plan)
     return Placed(
         pool=pool,
         model=entry.model,
@@ -211,6 +213,7 @@ def _deploy(
         precision=choice.precision,
         spec=choice.spec,
         plan=choice.plan,
+        facts=drafts.facts(entry),
     )
 
 
@@ -236,6 +239,7 @@ def entry_wish(scenario: Scenario, entry: Deploy, lengths: Mapping[str, Lengths]
         kv_dtype=entry.kv_dtype,
         max_batch=entry.max_batch,
         chunk_tokens=entry.chunk_tokens,
+        speculation=drafts.spec(entry),
         tpot_limit_s=min(limits, default=None),
         mean_input_tokens=sum(lengths[name].input_tokens for name in classes) / n if n else None,
         mean_output_tokens=sum(lengths[name].output_tokens for name in classes) / n if n else None,

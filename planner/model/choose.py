@@ -48,6 +48,7 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
             kv_dtype=wish.kv_dtype,
             max_batch=wish.max_batch,
             chunk_tokens=wish.chunk_tokens,
+            speculation=wish.speculation,
         )
         try:
             plan = core.plan(spec)
@@ -81,8 +82,9 @@ def _at_best(spec: dict[str, Any], plan: dict[str, Any], words: str, notices: tu
     batches = _batches(spec, max(1, most), prompt, output)
     times = core.step_times(spec, batches.loads)["time_s"].to_list()
     decode, mixed = times[0::2], times[1::2]
+    per_step = plan["tokens_per_step"]
     tpot = [
-        alone + n_seqs / output * (both - alone) / n_prompts
+        alone / per_step + n_seqs / output * (both - alone) / n_prompts
         for n_seqs, (alone, both, n_prompts) in enumerate(zip(decode, mixed, batches.n_prompts, strict=True), start=1)
     ]
     limit = wish.tpot_limit_s
@@ -96,7 +98,7 @@ def _at_best(spec: dict[str, Any], plan: dict[str, Any], words: str, notices: tu
         plan=plan,
         notices=notices,
         n_seqs=max(1, inside),
-        tpot_s=tpot[inside - 1] if inside else decode[0],
+        tpot_s=tpot[inside - 1] if inside else decode[0] / per_step,
         is_inside=inside > 0,
     )
 

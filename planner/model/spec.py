@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from planner.errors import FactError, Fault, Notice
@@ -52,12 +53,14 @@ def deployment_spec(
     kv_dtype: str | None = None,
     max_batch: int | None = None,
     chunk_tokens: int | None = None,
+    speculation: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Any], str, tuple[Notice, ...]]:
     """The spec of one deployment, its precision in words, and what was decided that a reader should know.
 
     `tp`, `dp`, `pp` and `ep` are the degrees of tensor, attention data, pipeline and expert parallelism; without `ep`
     experts are spread as widely as they divide. `precision` and `kv_dtype` replace the checkpoint's format and the bf16
-    cache (`precision.py`), `max_batch` and `chunk_tokens` the serving defaults.
+    cache (`precision.py`), `max_batch` and `chunk_tokens` the serving defaults. `speculation` has `draft_tokens`,
+    `acceptance_frac` and `draft_cost_frac`.
 
     Raises:
         FactError: a fact that is needed has no value, or a format is unknown.
@@ -91,6 +94,8 @@ def deployment_spec(
             "collective_buffer_pair_bytes": serving.collective_buffer_pair_bytes.number,
         },
     }
+    if speculation is not None:
+        spec["serving"]["speculation"] = dict(speculation)
     return spec, words, (*model_notices, *weight_notices, *power_notices)
 
 

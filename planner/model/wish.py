@@ -21,6 +21,8 @@ class Wish:
     kv_dtype: str | None = None
     max_batch: int | None = None
     chunk_tokens: int | None = None
+    speculation: Mapping[str, float] | None = None
+    """Draft tokens, acceptance and cost, as the core has them; None without drafts."""
     tpot_limit_s: float | None = None
     """The tightest TPOT limit of the classes of the model; None if they have none."""
     mean_input_tokens: float | None = None

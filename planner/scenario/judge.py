@@ -57,11 +57,14 @@ def read_error(error: ValidationError) -> Iterator[Trouble]:
     lines = error.errors(include_url=False)
     if len(lines) > _MAX_LISTED:
         yield Trouble((), f"{len(lines):,} values are wrong, of which {_MAX_LISTED} are listed")
+    said = {(line["loc"], line["ctx"]["what"]) for line in lines if line["type"] == "scenario" and "ctx" in line}
     for line in lines[:_MAX_LISTED]:
         loc, context = line["loc"], line.get("ctx", {})
         match line["type"]:
             case "scenario":
                 yield Trouble(loc, context["what"], context["way_out"])
+            case "missing" if (loc[:-1], f"{loc[-1]} is missing") in said:
+                pass  # the section's own rule says what asks for it
             case "missing":
                 yield Trouble(loc[:-1], f"{loc[-1]} is missing")
             case "extra_forbidden":

@@ -78,6 +78,7 @@ class Deploy(Section):
         yield from needs(data, ["chips"] if "model" in data else [], "say over how many chips a replica is spread")
         if data.get("role") == "prefill":
             yield from needs(data, ["decode_pool"], "a prefill replica hands its prompts to a pool that decodes")
+            yield from idle(data, ["speculation"], "prefill replicas do not decode: draft in the pool that does")
         else:
             yield from idle(data, ["decode_pool"], "it belongs to role: prefill")
 

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from planner.facts.schema import Fact
-from planner.scenario.fields import Bounds, Count, FactOf, Factor, Quantity, Seconds, SecondsOrNone, Share, Whole
-from planner.scenario.section import Section, Trouble
+from planner.scenario.fields import Bounds, Count, FactOf, Factor, Quantity, Seconds, SecondsOrNone, Whole
+from planner.scenario.section import Section, Trouble, needs
 
 _PerYear = Annotated[Fact, FactOf("per_year", Bounds(least=0.0, most=1e5))]
+_OfOne = Annotated[Fact, FactOf("frac", Bounds(least=0.0, most=1.0))]
 _Repair = Annotated[Fact, FactOf("time", Bounds(above=0.0, most=3.2e7))]
 
 
 class Speculation(Section):
     """Speculative decoding: a draft of tokens that one step verifies."""
 
-    draft: Annotated[int, Whole(1, 64)]
-    """Tokens that are drafted for each step."""
-    acceptance_frac: Share = Field(alias="acceptance")
+    draft: Annotated[int, Whole(0, 64)]
+    """Tokens that are drafted for each sequence and step."""
+    acceptance_frac: _OfOne = Field(alias="acceptance")
     """Chance that a drafted token is accepted, given that those before it were; it has to be known, never assumed."""
+    draft_cost_frac: _OfOne | None = Field(None, alias="draft_cost")
+    """What drafting a token takes, as a share of a step without drafts; nothing when absent, and the result says so."""
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        way_out = (
+            "measure it on prompts like these (engines report it) and write acceptance: 70 %, or take speculation away"
+        )
+        yield from needs(data, ["acceptance"] if "draft" in data else [], way_out)
 
 
 class Failures(Section):

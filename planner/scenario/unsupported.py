@@ -63,7 +63,6 @@ UNSUPPORTED: tuple[Key, ...] = (
         _is_menu,
         "two entries have no per_rack: one of them can take what is left of a rack",
     ),
-    Key("fleet.pools.*.deploy.*.speculation", _always, "no tokens are drafted"),
     Key("fleet.pools.*.deploy.*.pp", _is_not("1"), "pipeline stages are not simulated"),
     Key("sites", _always, "one site is simulated: write site"),
     Key("goal", _always, "no fleet is chosen: the one given is simulated"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import polars as pl
@@ -105,13 +106,15 @@ def test_drafts_that_are_never_accepted_only_cost() -> None:
 
 
 def test_more_acceptance_is_never_slower() -> None:
+    chances = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
     for n_out in (2, 7, 100):
-        ends = [
-            kept(cell(toy(speculation=drafted(3, acceptance))), [(0, 0, 50, n_out)])[0]["end_ns"]
-            for acceptance in (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
-        ]
-        assert ends == sorted(ends, reverse=True)
-        assert (ends[0] > ends[-1]) == (n_out > 2)  # one more token takes one more step, whatever comes with it
+        done = [work(cell(toy(speculation=drafted(3, chance))), [(0, 0, 50, n_out)]) for chance in chances]
+        steps = [each["steps"] for each in done]
+        assert steps == sorted(steps, reverse=True)
+        # Of as many steps those that give more have longer contexts to read; of fewer, all are shorter.
+        for less, more in itertools.pairwise(done):
+            assert more["steps"] == less["steps"] or more["decode_s"] < less["decode_s"]
+            assert more["decode_s"] < less["decode_s"] * 1.002
 
 
 def test_a_sequence_that_fills_the_cache_takes_no_block_beyond_its_end() -> None:

@@ -8,7 +8,7 @@ use crate::kv::KvModel;
 use crate::layout::Layout;
 use crate::memory::MemoryPlan;
 use crate::model::ModelSpec;
-use crate::speculation::SpeculationSpec;
+use crate::speculation::{Pace, SpeculationSpec};
 
 /// Everything that the cost of a step depends on; it crosses the border once, as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -198,6 +198,8 @@ pub struct Plan {
     /// Longest sequence that can be served: one attention group's cache, and the model's context.
     pub max_sequence_tokens: u64,
     pub parked_w: f64,
+    /// Mean tokens that a decode step gives a sequence: 1 without drafts.
+    pub tokens_per_step: f64,
     pub memory: MemoryPlan,
 }
 
@@ -218,6 +220,7 @@ pub fn plan(spec: &DeploymentSpec) -> Result<Plan> {
         kv_blocks: memory.kv_blocks,
         max_sequence_tokens: memory.max_sequence_tokens,
         parked_w: spec.chip.parked_w * n_chips as f64,
+        tokens_per_step: Pace::new(spec.serving.speculation.as_ref()).mean(),
         memory,
     })
 }

@@ -145,7 +145,8 @@ fn activations(spec: &DeploymentSpec, layout: &Layout) -> f64 {
         routed + e.n_shared_experts as f64 * inner / tp
     });
     let layer = tokens * attention.max(dense).max(mixture) * ACTIVATION_BYTES;
-    let rows = spec.serving.max_batch.min(spec.serving.chunk_tokens) as f64;
+    let verified = spec.serving.speculation.map_or(1, |drafts| drafts.verified_tokens());
+    let rows = spec.serving.max_batch.saturating_mul(verified).min(spec.serving.chunk_tokens) as f64;
     let logits = rows * m.vocab as f64 * LOGIT_BYTES;
     tokens * 2.0 * hidden * ACTIVATION_BYTES + layer.max(logits)
 }

@@ -101,7 +101,15 @@ def test_faults_of_traffic(faults: Faults, law: str, said: str) -> None:
     ("old", "new", "said"),
     [
         ("chips: 8", "chips: 8, preemption: swap", "kv_host is missing"),
-        ("chips: 8", "chips: 8, speculation: {draft: 3}", "acceptance is missing"),
+        ("chips: 8", "chips: 8, speculation: {draft: 3}", "acceptance is missing; measure it"),
+        ("chips: 8", "chips: 8, speculation: {draft: 65, acceptance: 70 %}", "64"),
+        ("chips: 8", "chips: 8, speculation: {draft: 3, acceptance: 0.7}", "acceptance"),
+        ("chips: 8", "chips: 8, speculation: {draft: 3, acceptance: 70 %, draft_cost: 2}", "draft_cost"),
+        (
+            "chips: 8",
+            "chips: 8, role: prefill, decode_pool: a, speculation: {draft: 3, acceptance: 70 %}",
+            "speculation has no effect here",
+        ),
         ("chips: 8", "chips: 8, speculation: {draft: 3, acceptance: 120 %}", "out of range"),
         ("chips: 8", "chips: 8, kv_host: 512", "has no unit"),
         ("chips: 8", "chips: 8, prefix_cache: maybe", "not true or false"),

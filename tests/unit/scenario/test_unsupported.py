@@ -12,7 +12,6 @@ from planner.scenario.unsupported import UNSUPPORTED, Key, set_aside, verbs_for
 from tests.unit.scenario.scenario_text import SMALL, Loads
 
 ADDED = [
-    ("chips: 8", "chips: 8, speculation: {draft: 3, acceptance: 70 %}", "fleet.pools.a.deploy[0].speculation"),
     ("fleet:\n", "fleet:\n  spare: 8 %\n", "fleet.spare"),
     ("fleet:\n", "fleet:\n  survive: {racks: 1}\n", "fleet.survive"),
     ("fleet:\n", "fleet:\n  cell_replicas: 64\n", "fleet.cell_replicas"),
