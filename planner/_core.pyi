@@ -12,9 +12,12 @@ __all__ = [
     "Table",
     "__version__",
     "build_info",
+    "finish",
+    "merge",
     "plan",
     "quantiles",
     "sample",
+    "split",
     "steady",
     "step_times",
 ]
@@ -52,7 +55,7 @@ class Sim:
         """Work through up to `budget` events; returns simulated nanoseconds, events so far, and whether it is done."""
 
     def take(self, what: str) -> Table:
-        """A table of the finished run: classes, class_windows, deployments, windows, sketches, requests or timeline."""
+        """A table of the finished run: classes, class_windows, placed, work, sketches, requests or timeline."""
 
 def plan(spec: bytes) -> str:
     """What a deployment takes and holds, as JSON."""
@@ -68,6 +71,15 @@ def sample(spec: bytes) -> Table:
 
 def quantiles(sketches: object, queries: bytes) -> list[float | None]:
     """Means and quantiles of merged sketches in seconds, in the order of the queries."""
+
+def merge(what: str, tables: list[object]) -> Table:
+    """The classes, class_windows, work or sketches of several cells as one table, whatever the order of theirs."""
+
+def finish(what: str, work: object) -> Table:
+    """Work in seconds, joules and counts: of the measured span (deployments) or by window (windows)."""
+
+def split(spec: bytes, requests: object) -> Table:
+    """The cell of each request: cell_ix UInt32."""
 
 def build_info() -> list[tuple[str, str]]:
     """Version, profile, target and spec version."""

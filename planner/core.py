@@ -57,6 +57,21 @@ class SimTables:
     timeline: pl.DataFrame | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CellTables:
+    """What one cell leaves, work in whole numbers: those of several cells become one in any order (`merge`)."""
+
+    classes: pl.DataFrame
+    class_windows: pl.DataFrame
+    placed: pl.DataFrame
+    """What each deployment is; `n_replicas` is how many the cell has."""
+    work: pl.DataFrame
+    sketches: pl.DataFrame
+    requests: pl.DataFrame | None
+    n_events: int
+    timeline: pl.DataFrame | None = None
+
+
 class Cancelled(Exception):
     """The caller asked the simulation to stop."""
 
@@ -159,6 +174,18 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> SimTables:
+    """Simulate a fleet that is one cell to its end; see `simulate_cell`."""
+    return finish(simulate_cell(spec, requests, blocks, progress=progress, is_cancelled=is_cancelled))
+
+
+def simulate_cell(
+    spec: Mapping[str, object],
+    requests: pl.DataFrame | Iterable[pl.DataFrame],
+    blocks: pl.DataFrame | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> CellTables:
     """Simulate one cell to its end.
 
     `requests` has arrival_ns UInt64 (sorted), class_ix UInt16, input_tokens and output_tokens UInt32; optional are
@@ -191,16 +218,78 @@ def simulate(
             sim.feed_blocks(blocks[blocks_fed:])  # of rows that there are not: the core says so
         sim.end_of_requests()
         n_events = _advance(sim, progress, is_cancelled)
-        return SimTables(
+        return CellTables(
             classes=_frame(sim.take("classes")),
             class_windows=_frame(sim.take("class_windows")),
-            deployments=_frame(sim.take("deployments")),
-            windows=_frame(sim.take("windows")),
+            placed=_frame(sim.take("placed")),
+            work=_frame(sim.take("work")),
             sketches=_frame(sim.take("sketches")),
             requests=_frame(sim.take("requests")) if spec.get("keep_requests") else None,
             n_events=n_events,
             timeline=_frame(sim.take("timeline")) if spec.get("timeline_rows") else None,
         )
+    except _core.EngineError as error:
+        raise _translate(error) from None
+
+
+def merge(parts: Sequence[CellTables]) -> CellTables:
+    """The tables that some cells of one fleet leave together: the same bytes in whatever order and groups they come."""
+    import polars as pl
+
+    if len(parts) == 1:
+        return parts[0]
+
+    def joined(what: str) -> pl.DataFrame:
+        try:
+            return _frame(_core.merge(what, [getattr(part, what) for part in parts]))
+        except _core.EngineError as error:
+            raise _translate(error) from None
+
+    def stacked(what: str, *by: str) -> pl.DataFrame | None:
+        frames = [frame for part in parts if (frame := getattr(part, what)) is not None]
+        return pl.concat(frames).sort(by, maintain_order=True) if frames else None
+
+    n_replicas = sum((part.placed["n_replicas"] for part in parts[1:]), start=parts[0].placed["n_replicas"])
+    return CellTables(
+        classes=joined("classes"),
+        class_windows=joined("class_windows"),
+        placed=parts[0].placed.with_columns(n_replicas=n_replicas),
+        work=joined("work"),
+        sketches=joined("sketches"),
+        requests=stacked("requests", "row"),
+        n_events=sum(part.n_events for part in parts),
+        timeline=stacked("timeline", "end_ns", "replica_ix", "begin_ns"),
+    )
+
+
+def finish(cell: CellTables) -> SimTables:
+    """The tables of a fleet from those of its cells, once these are merged."""
+    import polars as pl
+
+    try:
+        deployments, windows = (_frame(_core.finish(what, cell.work)) for what in ("deployments", "windows"))
+    except _core.EngineError as error:
+        raise _translate(error) from None
+    return SimTables(
+        classes=cell.classes,
+        class_windows=cell.class_windows,
+        deployments=pl.concat([cell.placed, deployments.drop("deployment_ix")], how="horizontal"),
+        windows=windows,
+        sketches=cell.sketches,
+        requests=cell.requests,
+        n_events=cell.n_events,
+        timeline=cell.timeline,
+    )
+
+
+def split(requests: pl.DataFrame, keys: Sequence[int], weights: Sequence[Sequence[float]], *, seed: int) -> pl.Series:
+    """The cell of each request, drawn in proportion to the `weights` of its class, under the class's key.
+
+    Requests of one session, and those that follow one another, stay together (`core_rs/engine/src/split.rs`).
+    """
+    spec = {"seed": seed, "keys": list(keys), "weights": [list(each) for each in weights]}
+    try:
+        return _frame(_core.split(_json(spec), requests))["cell_ix"]
     except _core.EngineError as error:
         raise _translate(error) from None
 

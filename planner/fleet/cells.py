@@ -1,39 +1,20 @@
-"""Cells: self-contained pieces of simulation, each with its spec and its requests."""
+"""What the core is asked for: the spec of a whole fleet as one cell; `cut.py` makes several of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.fleet import operation
 from planner.fleet.operation import NS_PER_S, ns
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from planner.fleet.fleet import Fleet
     from planner.scenario import Scenario
 
-__all__ = ["NS_PER_S", "Cell", "ns", "sim_spec", "targets"]
+__all__ = ["NS_PER_S", "ns", "sim_spec", "targets"]
 
 SPEC_VERSION = 1
 """Version of the simulation spec, as `core_rs/engine/src/spec.rs` reads it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One piece of work for an executor: everything that its result depends on."""
-
-    spec: Mapping[str, Any]
-    requests: Callable[[], pl.DataFrame]
-    """Makes the requests where they are needed; the same frame each time."""
-    end_ns: int
-    """Where the simulated clock ends, for progress."""
-    n_requests: int
-    """How many it is offered, for progress."""
-    blocks: Callable[[], pl.DataFrame | None] = lambda: None
-    """Makes the hashes of the prompts' blocks, likewise; None where nothing is known of prefixes."""
 
 
 def sim_spec(

@@ -31,11 +31,11 @@ def preview(scenario: Scenario) -> Preview:
 
     fleet = lay_out(scenario, mean_lengths(scenario))
     traffic = for_scenario(scenario, scenario.run.seed)
-    check_span(scenario, traffic)
-    check_fits(scenario, fleet, traffic)
+    check_span(scenario, traffic.length_ns)
+    all_needs = [kv_tokens_needed(traffic, ix) for ix in range(len(scenario.traffic))]
+    check_fits(scenario, fleet, [int(needs.min()) if needs.len() else 0 for needs in all_needs])  # type: ignore[arg-type]
     offered, too_large = {}, {}
-    for ix, name in enumerate(scenario.traffic):
-        needs = kv_tokens_needed(traffic, ix)
+    for needs, name in zip(all_needs, scenario.traffic, strict=True):
         offered[name] = needs.len()
         too_large[name] = int((needs > longest_sequence(scenario, fleet, name)).sum())
     return Preview(fleet, offered, too_large)

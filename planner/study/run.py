@@ -9,26 +9,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.aggregate.timeline import MAX_SPANS
-from planner.errors import Fault, Infeasible, ScenarioError, TrafficError
-from planner.fleet.cells import Cell, ns, sim_spec, targets
-from planner.fleet.executor import Executor, Progress
+from planner.errors import Fault, Infeasible, Notice, ScenarioError, TrafficError
+from planner.fleet import cut
+from planner.fleet.cells import ns, sim_spec, targets
+from planner.fleet.draws import Draw
+from planner.fleet.executor import Executor, Progress, Simulation
 from planner.fleet.layout import Lengths, lay_out
-from planner.fleet.threads import gather
 from planner.scenario import Scenario, refuse_unsupported
 
 if TYPE_CHECKING:
     import polars as pl
 
     from planner.aggregate.result import Result
+    from planner.fleet.checkpoint import Kept
+    from planner.fleet.cut import Cutting
+    from planner.fleet.draws import DrawnFacts
     from planner.fleet.fleet import Fleet
     from planner.traffic.requests import ScenarioTraffic
 
@@ -40,119 +42,147 @@ LAYOUT_SEED = 0
 
 @dataclass(slots=True)
 class _Job:
-    """One variant and seed, and the cell that answers it."""
+    """One variant and seed, and the simulation that answers it."""
 
     variant: int
     seed: int
-    traffic: ScenarioTraffic
-    cell: int
+    simulation: int
 
 
 def run(
     scenarios: Scenario | Sequence[Scenario],
     *,
     workers: int | None = None,
+    executor: Executor | None = None,
     keep_requests: bool = False,
     keep_timeline: bool = False,
+    kept: Kept | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Result:
     """Simulate one scenario, or several variants of one, and sum up.
 
-    `workers` is how many simulations run side by side (default: the processors of this machine); the result does not
-    depend on it. `keep_requests` keeps a row for each request, `keep_timeline` what each replica did and when.
+    `workers` is how many simulations run side by side (default: the processors of this machine); `executor` does the
+    work in place of threads (`planner.fleet.executors`); the result depends on neither. `keep_requests` keeps a row for
+    each request, `keep_timeline` what each replica did and when. `kept` is where finished parts are, and are put.
 
     Raises:
         ScenarioError, FactError, TrafficError: the input is wrong; each names all its faults.
         Infeasible: what is asked cannot be laid out, or no request of a class fits its replicas.
+        RunError: the workers, or the place where parts are kept, failed.
     """
     from planner.aggregate.inputs import SeedRun, VariantRun
     from planner.aggregate.result import Result
+    from planner.core import SimTables, finish
     from planner.fleet.local_executor import LocalExecutor
 
     variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     for scenario in variants:
         refuse_unsupported(scenario, "run")
-    n_workers = workers or os.cpu_count() or 1
+    executor = executor or LocalExecutor(workers or os.cpu_count() or 1)
     lengths = {traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
     fleets = [lay_out(scenario, lengths[traffic_key(scenario)]) for scenario in variants]
-    drawn = _draw(variants, n_workers)
-    cells, jobs = _jobs(variants, fleets, drawn, keep_requests=keep_requests, keep_timeline=keep_timeline)
-    executor: Executor = LocalExecutor(n_workers)
-    tables = dict(executor.run(cells, progress=progress))
+    simulations, jobs, fleets = _plan(
+        variants, fleets, executor, keep_requests=keep_requests, keep_timeline=keep_timeline
+    )
+    done: dict[int, tuple[SimTables, DrawnFacts]] = {}
+    have, keep = ((), None) if kept is None else (kept.have(simulations), kept.keep)
+    asked_by = {job.simulation: job for job in reversed(jobs)}
+    for part in executor.run(simulations, have=have, keep=keep, progress=progress):
+        job = asked_by[part.simulation]
+        check_fits(variants[job.variant], fleets[job.variant], part.facts.shortest_kv_tokens)
+        done[part.simulation] = (finish(part.tables), part.facts)
     runs = []
     for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
-        mine = [job for job in jobs if job.variant == ix]
-        seeds = tuple(SeedRun(seed=job.seed, sim=tables[job.cell], traffic=job.traffic) for job in mine)
+        mine = [(job.seed, *done[job.simulation]) for job in jobs if job.variant == ix]
+        seeds = tuple(SeedRun(seed=seed, sim=sim, traffic=facts) for seed, sim, facts in mine)
         runs.append(VariantRun(scenario=scenario, fleet=fleet, seeds=seeds))
     return Result.of(runs, inputs=inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline))
 
 
-Drawn = dict[tuple[str, int], "ScenarioTraffic"]
-"""Requests by what they depend on: the traffic asked for, and the seed."""
+def _plan(
+    variants: Sequence[Scenario],
+    fleets: Sequence[Fleet],
+    executor: Executor,
+    *,
+    keep_requests: bool,
+    keep_timeline: bool,
+) -> tuple[list[Simulation], list[_Job], list[Fleet]]:
+    """All simulations, which seed of which variant each answers, and the fleets with what is to be said of cells."""
 
+    def spec_of(scenario: Scenario, fleet: Fleet, *, seed: int, facts: DrawnFacts | None) -> dict[str, Any]:
+        spec = sim_spec(
+            scenario,
+            fleet,
+            seed=seed,
+            length_ns=facts.length_ns if facts else 0,
+            keep_requests=keep_requests,
+            block_tokens=facts.block_tokens if facts else None,
+        )
+        return spec | ({"timeline_rows": MAX_SPANS} if keep_timeline else {})
 
-def _draw(variants: Sequence[Scenario], n_workers: int) -> Drawn:
-    """The requests of every variant and seed, equal ones once."""
-    asked = {(traffic_key(scenario), seed): scenario for scenario in variants for seed in _seeds(scenario)}
-    work = [partial(_traffic_of, scenario, seed) for (_, seed), scenario in asked.items()]
-    found = dict(gather(work, n_workers))
-    return {key: found[ix] for ix, key in enumerate(asked)}
-
-
-def _jobs(
-    variants: Sequence[Scenario], fleets: Sequence[Fleet], drawn: Drawn, *, keep_requests: bool, keep_timeline: bool
-) -> tuple[list[Cell], list[_Job]]:
-    cells: list[Cell] = []
+    cuttings = [
+        cut.plan(spec_of(scenario, fleet, seed=0, facts=None), scenario.fleet.cell_replicas)
+        for scenario, fleet in zip(variants, fleets, strict=True)
+    ]
+    first = {
+        traffic_key(scenario): _draw(scenario, scenario.run.seed, cutting)
+        for scenario, cutting in zip(variants, cuttings, strict=True)
+    }
+    facts_of = dict(zip(first, executor.facts(list(first.values())), strict=True))
+    simulations: list[Simulation] = []
     jobs: list[_Job] = []
     known: dict[str, int] = {}
-    for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
-        what = traffic_key(scenario)
-        for seed in _seeds(scenario):
-            traffic = drawn[what, seed]
-            check_span(scenario, traffic)
-            check_fits(scenario, fleet, traffic)
-            spec = sim_spec(
-                scenario,
-                fleet,
-                seed=seed,
-                length_ns=traffic.length_ns,
-                keep_requests=keep_requests,
-                block_tokens=traffic.block_tokens,
-            )
-            if keep_timeline:
-                spec["timeline_rows"] = MAX_SPANS
-            key = what + json.dumps(spec, sort_keys=True)
+    said = []
+    for ix, (scenario, fleet, cutting) in enumerate(zip(variants, fleets, cuttings, strict=True)):
+        facts = facts_of[traffic_key(scenario)]
+        check_span(scenario, facts.length_ns)
+        check_fits(scenario, fleet, facts.shortest_kv_tokens)
+        said.append(replace(fleet, notices=(*fleet.notices, *_of_cells(cutting, facts))))
+        for seed in range(scenario.run.seed, scenario.run.seed + scenario.run.seeds):
+            draw = _draw(scenario, seed, cutting)
+            spec = spec_of(scenario, fleet, seed=seed, facts=facts)
+            key = draw.key + json.dumps(spec, sort_keys=True)
             if key not in known:
-                known[key] = len(cells)
-                end_ns = traffic.length_ns + ns(scenario.run.drain_s)
-                cells.append(
-                    Cell(
-                        spec=spec,
-                        requests=partial(_same, traffic.frame),
-                        blocks=partial(_blocks, traffic),
-                        end_ns=end_ns,
-                        n_requests=traffic.frame.height,
+                known[key] = len(simulations)
+                simulations.append(
+                    Simulation(
+                        draw=draw,
+                        specs=tuple(cut.cells(spec, cutting)),
+                        replicas=tuple(cut.numbers(cutting)),
+                        end_ns=facts.length_ns + ns(scenario.run.drain_s),
+                        n_requests=_expected(facts, draw),
                     )
                 )
-            jobs.append(_Job(ix, seed, traffic, known[key]))
-    return cells, jobs
+            jobs.append(_Job(ix, seed, known[key]))
+    return simulations, jobs, said
+
+
+def _draw(scenario: Scenario, seed: int, cutting: Cutting) -> Draw:
+    asked = [traffic_key(scenario), seed, cutting.weights]
+    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    return Draw(key, scenario, seed, _has_cache(scenario), cutting.weights)
+
+
+def _expected(facts: DrawnFacts, draw: Draw) -> tuple[int, ...]:
+    """About how many requests each cell gets: as under the first seed."""
+    if len(facts.n_requests) == draw.n_cells:
+        return facts.n_requests
+    return (-(-sum(facts.n_requests) // draw.n_cells),) * draw.n_cells
+
+
+def _of_cells(cutting: Cutting, facts: DrawnFacts) -> tuple[Notice, ...]:
+    """What cutting the fleet means for the result."""
+    if cutting.n_cells == 1:
+        return cutting.notices
+    message = f"the fleet is simulated as {cutting.n_cells} cells, a router each"
+    if facts.block_tokens is not None:
+        message += "; a prefix is found again only by requests of its own cell"
+    return (*cutting.notices, Notice("cells", message))
 
 
 def _once(variants: Sequence[Scenario]) -> list[Scenario]:
     """One variant for each traffic that is asked for."""
     return list({traffic_key(scenario): scenario for scenario in variants}.values())
-
-
-def _seeds(scenario: Scenario) -> range:
-    return range(scenario.run.seed, scenario.run.seed + scenario.run.seeds)
-
-
-def _same(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame
-
-
-def _blocks(traffic: ScenarioTraffic) -> pl.DataFrame | None:
-    return traffic.blocks
 
 
 def mean_lengths(scenario: Scenario) -> dict[str, Lengths]:
@@ -165,12 +195,6 @@ def mean_lengths(scenario: Scenario) -> dict[str, Lengths]:
         means = [int(frame[column].sum()) / max(1, frame.height) for column in ("input_tokens", "output_tokens")]
         found[name] = Lengths(*(float(f"{mean:.1e}") for mean in means))
     return found
-
-
-def _traffic_of(scenario: Scenario, seed: int, _stop: threading.Event) -> ScenarioTraffic:
-    from planner.traffic.requests import for_scenario
-
-    return for_scenario(scenario, seed, prefixes=_has_cache(scenario))
 
 
 def _has_cache(scenario: Scenario) -> bool:
@@ -189,14 +213,14 @@ def traffic_key(scenario: Scenario) -> str:
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
 
-def check_span(scenario: Scenario, traffic: ScenarioTraffic) -> None:
+def check_span(scenario: Scenario, length_ns: int) -> None:
     """Refuse a run that is longer than can be simulated, or whose traces end within its warm-up.
 
     Raises:
         ScenarioError: with the place and the way out.
     """
     run = scenario.run
-    length_s = traffic.length_ns / 1e9
+    length_s = length_ns / 1e9
     if length_s + run.drain_s > MAX_RUN_S:
         what = f"the run lasts {units.format(length_s, 'time')} and drains {units.format(run.drain_s, 'time')}"
         way_out = f"together at most {units.format(MAX_RUN_S, 'time')}: give run.length"
@@ -217,13 +241,14 @@ def _at(scenario: Scenario, path: str, what: str, way_out: str) -> Fault:
     return Fault(what, way_out, path=path, file=origin.file, line=origin.line, col=origin.col)
 
 
-def check_fits(scenario: Scenario, fleet: Fleet, traffic: ScenarioTraffic) -> None:
-    """Refuse a class of which no request fits any replica that it may use. Raises `Infeasible`."""
+def check_fits(scenario: Scenario, fleet: Fleet, shortest_kv_tokens: Sequence[int]) -> None:
+    """Refuse a class of which no request fits any replica that it may use. Raises `Infeasible`.
+
+    `shortest_kv_tokens`, by class, is what the request needs that needs least; 0 without requests.
+    """
     faults = []
-    for ix, name in enumerate(scenario.traffic):
+    for shortest, name in zip(shortest_kv_tokens, scenario.traffic, strict=True):
         longest = longest_sequence(scenario, fleet, name)
-        needs = kv_tokens_needed(traffic, ix)
-        shortest = int(needs.min()) if needs.len() else 0  # type: ignore[arg-type]
         if shortest > longest:
             if longest == _context_tokens(scenario, fleet, name):  # then no more chips would help
                 what = f"its shortest request is {shortest:,} tokens long, its model takes {longest:,} at most"

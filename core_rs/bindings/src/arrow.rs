@@ -94,6 +94,19 @@ impl Columns {
         self.schema.column_with_name(name).is_some()
     }
 
+    /// Names of the columns, in their order.
+    pub fn names(&self) -> Vec<String> {
+        self.schema.fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// A column of 32-bit or 64-bit counts.
+    pub fn counts(&self, name: &str) -> PyResult<Vec<u64>> {
+        match self.schema.column_with_name(name).map(|(_, field)| field.data_type()) {
+            Some(DataType::UInt32) => Ok(self.u32(name)?.into_iter().map(u64::from).collect()),
+            _ => self.u64(name),
+        }
+    }
+
     fn column<A: Array + Clone + 'static, T>(
         &self,
         name: &str,

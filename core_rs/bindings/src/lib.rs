@@ -8,9 +8,10 @@ use engine::deployment::DeploymentSpec;
 use engine::inbox::Requests;
 use engine::sample::SampleSpec;
 use engine::spec::SimSpec;
+use engine::split::SplitSpec;
 use engine::steady::{SteadyRow, SteadySpec};
 use engine::step::{self, Row, StepModel};
-use engine::table::{self, SketchRows};
+use engine::table::{self, Part, SketchRows, WorkRows};
 use pyo3::prelude::*;
 
 use crate::arrow::{Columns, Table};
@@ -154,21 +155,81 @@ fn sample(py: Python<'_>, spec: &[u8]) -> PyResult<Table> {
 /// Quantiles and means of merged sketches, in seconds; none where there is no value.
 #[pyfunction]
 fn quantiles(sketches: &Bound<'_, PyAny>, queries: &[u8]) -> PyResult<Vec<Option<f64>>> {
-    let columns = Columns::read(sketches)?;
-    let rows = SketchRows {
+    let rows = sketch_rows(&Columns::read(sketches)?)?;
+    guard(|| {
+        let queries: Vec<table::Query> =
+            serde_json::from_slice(queries).map_err(|e| engine::error::Error::input("queries", e.to_string()))?;
+        Ok(table::query(&rows, &queries))
+    })
+}
+
+fn sketch_rows(columns: &Columns) -> PyResult<SketchRows> {
+    Ok(SketchRows {
         class_ix: columns.u16("class_ix")?,
+        pool_ix: if columns.has("pool_ix") { columns.u16("pool_ix")? } else { Vec::new() },
         metric_ix: columns.u16("metric_ix")?,
         is_bucket: columns.u16("is_bucket")?,
         key_ns: columns.u64("key_ns")?,
         count: columns.u64("count")?,
         sum_s: columns.u64("sum_s")?,
         sum_fs: columns.u64("sum_fs")?,
-    };
-    guard(|| {
-        let queries: Vec<table::Query> =
-            serde_json::from_slice(queries).map_err(|e| engine::error::Error::input("queries", e.to_string()))?;
-        Ok(table::query(&rows, &queries))
     })
+}
+
+fn work_rows(columns: &Columns) -> PyResult<WorkRows> {
+    WorkRows::read(&columns.u32("deployment_ix")?, |name| columns.u64(name))
+}
+
+/// The table that several cells leave together, whatever the order of theirs.
+#[pyfunction]
+fn merge(py: Python<'_>, what: &str, tables: Vec<Bound<'_, PyAny>>) -> PyResult<Table> {
+    let mut names: Vec<String> = Vec::new();
+    let mut parts = Vec::new();
+    for table in tables {
+        let columns = Columns::read(&table)?;
+        parts.push(match what {
+            "work" => Part::Work(work_rows(&columns)?),
+            "sketches" => Part::Sketches(sketch_rows(&columns)?),
+            "classes" | "class_windows" => {
+                let n_keys = if what == "classes" { 1 } else { 2 };
+                let found = columns.names();
+                if !names.is_empty() && names != found {
+                    let same = engine::error::Error::input(what, "tables must have the same columns");
+                    return Err(error::to_py(&same));
+                }
+                names = found;
+                let all = names.iter().map(|name| columns.counts(name)).collect::<PyResult<Vec<_>>>()?;
+                let sums = all[n_keys.min(all.len())..].to_vec();
+                Part::Counts { keys: all.into_iter().take(n_keys).collect(), sums }
+            }
+            other => return Err(error::to_py(&engine::error::Error::input("what", format!("no table '{other}'")))),
+        });
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Table::new(py.detach(|| guard(|| Ok(table::merge(parts, &names))))?)
+}
+
+/// Work as seconds, joules and counts: of the measured span (`deployments`) or by window (`windows`).
+#[pyfunction]
+fn finish(py: Python<'_>, what: &str, work: &Bound<'_, PyAny>) -> PyResult<Table> {
+    let rows = work_rows(&Columns::read(work)?)?;
+    Table::new(py.detach(|| guard(|| table::finish(what, &rows)))?)
+}
+
+/// The cell of each request.
+#[pyfunction]
+fn split(py: Python<'_>, spec: &[u8], requests: &Bound<'_, PyAny>) -> PyResult<Table> {
+    let columns = Columns::read(requests)?;
+    let (class_ix, session) = (columns.u16("class_ix")?, columns.u64_if("session")?);
+    let after_row = columns.u64_if("after_row")?;
+    let cells = py.detach(|| {
+        guard(|| {
+            let spec: SplitSpec =
+                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("split", e.to_string()))?;
+            engine::split::split(&spec, &class_ix, &session, &after_row)
+        })
+    })?;
+    Table::new(table::Table::of([("cell_ix", table::Column::U32(cells))]))
 }
 
 /// How this core was built: version, fingerprint of its sources, profile, target.
@@ -195,6 +256,9 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(steady, m)?)?;
     m.add_function(wrap_pyfunction!(sample, m)?)?;
     m.add_function(wrap_pyfunction!(quantiles, m)?)?;
+    m.add_function(wrap_pyfunction!(merge, m)?)?;
+    m.add_function(wrap_pyfunction!(finish, m)?)?;
+    m.add_function(wrap_pyfunction!(split, m)?)?;
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     Ok(())
 }

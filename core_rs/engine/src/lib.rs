@@ -39,6 +39,7 @@ mod samples;
 pub mod sketch;
 pub mod spec;
 pub mod speculation;
+pub mod split;
 pub mod steady;
 pub mod step;
 pub mod sums;

@@ -13,7 +13,7 @@ use crate::time::ns_from_fs;
 #[derive(Debug, Clone, Default)]
 pub struct Work {
     /// Replica time with a step running, on the event clock.
-    pub busy_ns: u64,
+    pub busy_ns: i128,
     /// Step time by cause; a mixed step is decode for as long as it would last without its prefill chunks.
     pub prefill_fs: i128,
     pub decode_fs: i128,
@@ -39,7 +39,7 @@ pub struct Work {
     pub cached_input_tokens: u64,
     pub preemptions: u64,
     /// Replica time without taking requests: failed, in maintenance, switched off or starting.
-    pub down_ns: u64,
+    pub down_ns: i128,
 }
 
 /// Whose time a step is.
@@ -132,7 +132,7 @@ impl DeploymentMeter {
             } else {
                 (cut, steps_done(stretch.anchor_ns, stretch.line, step, stretch.to, cut))
             };
-            let part = part_of(stretch, step, to, until - at, is_last);
+            let part = part_of(stretch, step, to, i128::from(until - at), is_last);
             self.add(clock, at, &part);
             if is_last {
                 return;
@@ -156,7 +156,7 @@ impl DeploymentMeter {
         let mut at = from_ns;
         while n > 0 && at < to_ns {
             let end = clock.next_cut(at).min(to_ns);
-            self.add(clock, at, &Work { down_ns: n * (end - at), ..Work::default() });
+            self.add(clock, at, &Work { down_ns: i128::from(n) * i128::from(end - at), ..Work::default() });
             at = end;
         }
     }
@@ -173,7 +173,7 @@ impl DeploymentMeter {
 const STEP: Line = Line { base: 0, slope: 1 };
 
 /// Steps `from..to` of a stretch, and what falls due at its end if this is its last part.
-fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: bool) -> Work {
+fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: i128, is_last: bool) -> Work {
     let steps = to - from;
     if steps == 0 {
         return Work { busy_ns, ..Work::default() };
@@ -221,7 +221,8 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: u64, is_last: boo
 }
 
 impl Work {
-    fn add(&mut self, other: &Self) {
+    /// Take in other work.
+    pub fn add(&mut self, other: &Self) {
         self.busy_ns += other.busy_ns;
         self.prefill_fs += other.prefill_fs;
         self.decode_fs += other.decode_fs;

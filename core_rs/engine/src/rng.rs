@@ -20,6 +20,8 @@ pub enum Purpose {
     Prefix = 11,
     Posterior = 12,
     Failure = 13,
+    /// 14 to 19 are left for what replicas draw.
+    Cell = 20,
 }
 
 const M0: u32 = 0xD251_1F53;

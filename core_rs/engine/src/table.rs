@@ -1,5 +1,7 @@
 //! Tables of numbers: what leaves the engine. The column names carry the units.
 
+mod exact;
+mod merge;
 mod query;
 
 use crate::cell::Sim;
@@ -9,8 +11,10 @@ use crate::meter::Work;
 use crate::request::Fate;
 use crate::steady::SteadyPoint;
 use crate::step::{Bound, StepLine};
-use crate::time::{j_from_fj, s_from_fs, s_from_ns, NEVER, NS_PER_S};
+use crate::time::{j_from_fj, s_from_fs, s_from_wide_ns, NEVER, NS_PER_S};
 
+pub use exact::{finish, WorkRows};
+pub use merge::{merge, Part};
 pub use query::{query, Query, SketchRows};
 
 /// A column of one type, without nulls.
@@ -60,8 +64,8 @@ pub fn take(sim: &Sim, what: &str) -> Result<Table> {
     match what {
         "classes" => Ok(classes(sim)),
         "class_windows" => Ok(class_windows(sim)),
-        "deployments" => Ok(deployments(sim)),
-        "windows" => Ok(windows(sim)),
+        "placed" => Ok(exact::placed(sim)),
+        "work" => Ok(exact::work(sim)),
         "sketches" => Ok(sketches(sim)),
         "requests" => Ok(requests(sim)),
         "timeline" => Ok(timeline(sim)),
@@ -113,7 +117,7 @@ fn class_windows(sim: &Sim) -> Table {
 
 fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
     table
-        .f64("busy_s", rows, |r| s_from_ns(of(r).busy_ns))
+        .f64("busy_s", rows, |r| s_from_wide_ns(of(r).busy_ns))
         .f64("prefill_s", rows, |r| s_from_fs(of(r).prefill_fs))
         .f64("decode_s", rows, |r| s_from_fs(of(r).decode_fs))
         .f64("prefill_j", rows, |r| j_from_fj(of(r).prefill_fj))
@@ -132,56 +136,50 @@ fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
         .u64("prefix_hit_tokens", rows, |r| of(r).prefix_hit_tokens)
         .u64("cached_input_tokens", rows, |r| of(r).cached_input_tokens)
         .u64("preemptions", rows, |r| of(r).preemptions)
-        .f64("down_s", rows, |r| s_from_ns(of(r).down_ns))
-}
-
-/// Work of each deployment over the measured span, and what it consists of.
-fn deployments(sim: &Sim) -> Table {
-    let placed = &sim.spec().deployments;
-    let rows: Vec<_> = sim.meters.iter().enumerate().map(|(i, m)| (i, &m.span)).collect();
-    let table = Table::default()
-        .u32("deployment_ix", &rows, |r| r.0 as u32)
-        .u32("pool_ix", &rows, |r| placed[r.0].pool_ix as u32)
-        .u32("n_replicas", &rows, |r| placed[r.0].n_replicas as u32)
-        .u64("kv_capacity_tokens", &rows, |r| sim.deployments()[r.0].model.kv_capacity_tokens())
-        .f64("parked_w", &rows, |r| sim.deployments()[r.0].model.parked_uw() as f64 / 1e6);
-    work(table, &rows, |r| r.1)
-}
-
-fn windows(sim: &Sim) -> Table {
-    let rows: Vec<_> = sim
-        .meters
-        .iter()
-        .enumerate()
-        .flat_map(|(i, m)| m.windows.iter().map(move |(w, work)| (i as u32, *w, work)))
-        .collect();
-    let table = Table::default().u32("deployment_ix", &rows, |r| r.0).u64("window_ix", &rows, |r| r.1);
-    work(table, &rows, |r| r.2)
+        .f64("down_s", rows, |r| s_from_wide_ns(of(r).down_ns))
 }
 
 /// One row a kept value or bucket: what `quantiles` reads back.
 fn sketches(sim: &Sim) -> Table {
-    let mut rows: Vec<(u16, u16, u16, bool, u64, u64)> = Vec::new();
-    let mut sums: Vec<(u64, u64)> = Vec::new();
+    let mut found = Vec::new();
     for (class, meter) in sim.classes.iter().enumerate() {
         for (pool, by_metric) in meter.sketches.iter().enumerate() {
             for (metric, sketch) in by_metric.iter().enumerate() {
                 let (is_bucket, entries) = sketch.rows();
-                for (at, (key, n)) in entries.into_iter().enumerate() {
-                    rows.push((class as u16, pool as u16, metric as u16, is_bucket, key, n));
-                    // The sketch's sum stands once, at its first row.
-                    sums.push(if at == 0 { split_fs(sketch.sum_fs()) } else { (0, 0) });
-                }
+                let key = [class as u16, pool as u16, metric as u16];
+                found.push(SketchOf { key, is_bucket, entries, sum_fs: sketch.sum_fs() });
             }
         }
     }
+    sketch_table(&found)
+}
+
+/// The sketch of a class, pool and metric.
+struct SketchOf {
+    key: [u16; 3],
+    is_bucket: bool,
+    entries: Vec<(u64, u64)>,
+    sum_fs: i128,
+}
+
+fn sketch_table(sketches: &[SketchOf]) -> Table {
+    let mut rows: Vec<([u16; 3], bool, u64, u64)> = Vec::new();
+    let mut sums: Vec<(u64, u64)> = Vec::new();
+    for sketch in sketches {
+        for (at, &(key, n)) in sketch.entries.iter().enumerate() {
+            rows.push((sketch.key, sketch.is_bucket, key, n));
+            // The sketch's sum stands once, at its first row.
+            sums.push(if at == 0 { split_fs(sketch.sum_fs) } else { (0, 0) });
+        }
+    }
+    let code = |at: usize| Column::U16(rows.iter().map(|r| r.0[at]).collect());
     Table::default()
-        .with("class_ix", Column::U16(rows.iter().map(|r| r.0).collect()))
-        .with("pool_ix", Column::U16(rows.iter().map(|r| r.1).collect()))
-        .with("metric_ix", Column::U16(rows.iter().map(|r| r.2).collect()))
-        .with("is_bucket", Column::U16(rows.iter().map(|r| u16::from(r.3)).collect()))
-        .u64("key_ns", &rows, |r| r.4)
-        .u64("count", &rows, |r| r.5)
+        .with("class_ix", code(0))
+        .with("pool_ix", code(1))
+        .with("metric_ix", code(2))
+        .with("is_bucket", Column::U16(rows.iter().map(|r| u16::from(r.1)).collect()))
+        .u64("key_ns", &rows, |r| r.2)
+        .u64("count", &rows, |r| r.3)
         .u64("sum_s", &sums, |s| s.0)
         .u64("sum_fs", &sums, |s| s.1)
 }

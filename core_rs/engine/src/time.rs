@@ -25,6 +25,11 @@ pub fn s_from_ns(ns: u64) -> f64 {
     ns as f64 / NS_PER_S as f64
 }
 
+/// Seconds as a float from a sum of nanoseconds over many replicas.
+pub fn s_from_wide_ns(ns: i128) -> f64 {
+    ns as f64 / NS_PER_S as f64
+}
+
 /// Seconds as a float from femtoseconds.
 pub fn s_from_fs(fs: i128) -> f64 {
     fs as f64 / 1e15

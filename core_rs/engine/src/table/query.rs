@@ -7,6 +7,8 @@ use crate::time::{s_from_fs, NS_PER_S};
 #[derive(Debug, Clone, Default)]
 pub struct SketchRows {
     pub class_ix: Vec<u16>,
+    /// Empty where pools are not told apart.
+    pub pool_ix: Vec<u16>,
     pub metric_ix: Vec<u16>,
     pub is_bucket: Vec<u16>,
     pub key_ns: Vec<u64>,
@@ -32,11 +34,7 @@ pub struct Query {
 pub fn query(rows: &SketchRows, queries: &[Query]) -> Vec<Option<f64>> {
     let mut merged: std::collections::BTreeMap<(u16, u16), Merged> = std::collections::BTreeMap::new();
     for at in 0..rows.class_ix.len() {
-        let entry = merged.entry((rows.class_ix[at], rows.metric_ix[at])).or_default();
-        entry.count += rows.count[at];
-        entry.sum_fs += i128::from(rows.sum_s[at]) * i128::from(NS_PER_S) * 1_000_000 + i128::from(rows.sum_fs[at]);
-        let list = if rows.is_bucket[at] == 0 { &mut entry.values } else { &mut entry.buckets };
-        list.push((rows.key_ns[at], rows.count[at]));
+        merged.entry((rows.class_ix[at], rows.metric_ix[at])).or_default().add(rows, at);
     }
     let read: std::collections::BTreeMap<_, _> = merged.iter().map(|(key, m)| (*key, m.rows())).collect();
     queries
@@ -56,17 +54,26 @@ pub fn query(rows: &SketchRows, queries: &[Query]) -> Vec<Option<f64>> {
         .collect()
 }
 
+/// Rows of one sketch, or of several that become one.
 #[derive(Default)]
-struct Merged {
-    count: u64,
-    sum_fs: i128,
+pub(super) struct Merged {
+    pub count: u64,
+    pub sum_fs: i128,
     values: Vec<(u64, u64)>,
     buckets: Vec<(u64, u64)>,
 }
 
 impl Merged {
+    /// Take in row `at`.
+    pub fn add(&mut self, rows: &SketchRows, at: usize) {
+        self.count += rows.count[at];
+        self.sum_fs += i128::from(rows.sum_s[at]) * i128::from(NS_PER_S) * 1_000_000 + i128::from(rows.sum_fs[at]);
+        let list = if rows.is_bucket[at] == 0 { &mut self.values } else { &mut self.buckets };
+        list.push((rows.key_ns[at], rows.count[at]));
+    }
+
     /// Exact while all of it was kept exactly and is few; else buckets.
-    fn rows(&self) -> (bool, Vec<(u64, u64)>) {
+    pub fn rows(&self) -> (bool, Vec<(u64, u64)>) {
         let is_bucket = !self.buckets.is_empty() || self.count > sketch::EXACT_MAX;
         let mut by_key: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
         for &(value, n) in &self.values {

@@ -1,0 +1,165 @@
+"""The requests of one simulation, drawn where they are needed and dealt out to its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner import core
+from planner.errors import Notice
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What some requests are a pure function of; draws of equal `key` are equal."""
+
+    key: str
+    scenario: Scenario
+    seed: int
+    has_prefixes: bool
+    """Whether any replica would find prefixes again."""
+    weights: tuple[tuple[float, ...], ...]
+    """By class and cell: in proportion to what requests are dealt out."""
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.weights[0])
+
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether any machine with the catalogue can draw them: no file of this one is read."""
+        from planner.scenario.files import reference_paths
+
+        return not any(path[0] == "traffic" for path, _ in reference_paths(self.scenario.tree))
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFacts:
+    """What is known of some drawn requests besides themselves."""
+
+    length_ns: int
+    """Where arrivals stop."""
+    failed_rows: int
+    """Rows that a reader refused."""
+    notices: tuple[Notice, ...]
+    block_tokens: int | None
+    """Prompt tokens that a hash of a block stands for; None where nothing is known of prefixes."""
+    n_requests: tuple[int, ...]
+    """By cell."""
+    shortest_kv_tokens: tuple[int, ...]
+    """By class: what the request that needs least needs in the KV cache; 0 without requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRequests:
+    """The requests of one cell."""
+
+    frame: pl.DataFrame
+    runs: pl.DataFrame | None
+    """Blocks of their prompts (`traffic.blocks.run_schema`)."""
+    rows: pl.Series | None
+    """Their rows among all requests; None where they are all."""
+
+    @property
+    def blocks(self) -> pl.DataFrame | None:
+        """The single blocks of all prompts."""
+        from planner.traffic import blocks
+
+        return None if self.runs is None else blocks.expand(self.runs)
+
+
+def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
+    """Draw the requests and deal them out. Raises `TrafficError` as `traffic.requests.for_scenario` does."""
+    from planner.traffic.requests import class_key, for_scenario
+
+    traffic = for_scenario(draw.scenario, draw.seed, prefixes=draw.has_prefixes)
+    if draw.n_cells == 1:
+        cells = [CellRequests(traffic.frame, traffic.runs, None)]
+    else:
+        keys = [class_key(name) for name in draw.scenario.traffic]
+        cell_ix = core.split(traffic.frame, keys, draw.weights, seed=draw.seed)
+        cells = deal(traffic.frame, traffic.runs, cell_ix, draw.n_cells)
+    facts = DrawnFacts(
+        length_ns=traffic.length_ns,
+        failed_rows=traffic.failed_rows,
+        notices=traffic.notices,
+        block_tokens=traffic.block_tokens,
+        n_requests=tuple(cell.frame.height for cell in cells),
+        shortest_kv_tokens=_shortest(traffic.frame, len(draw.scenario.traffic)),
+    )
+    return facts, cells
+
+
+def _shortest(frame: pl.DataFrame, n_classes: int) -> tuple[int, ...]:
+    import polars as pl
+
+    need = (pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1).min()
+    found = dict(frame.group_by("class_ix").agg(need.alias("need")).iter_rows())
+    return tuple(found.get(ix, 0) for ix in range(n_classes))
+
+
+def deal(frame: pl.DataFrame, runs: pl.DataFrame | None, cell_ix: pl.Series, n_cells: int) -> list[CellRequests]:
+    """The requests of each cell in their order; rows that follow others and blocks are counted within the cell."""
+    import polars as pl
+
+    row = pl.int_range(pl.len(), dtype=pl.UInt64).alias("row")
+    numbered = frame.with_columns(row, cell_ix.alias("cell_ix")).with_columns(
+        pl.int_range(pl.len(), dtype=pl.UInt64).over("cell_ix").alias("own_row")
+    )
+    own_row = numbered["own_row"]
+    if "after_row" in frame.columns:
+        is_free = pl.col("after_row") >= frame.height  # NO_ROW
+        at = pl.when(is_free).then(0).otherwise("after_row")
+        numbered = numbered.with_columns(
+            pl.when(is_free).then("after_row").otherwise(pl.lit(own_row).gather(at)).alias("after_row")
+        )
+    places = numbered.select("row", "cell_ix").sort("cell_ix", maintain_order=True)
+    counts = numbered["cell_ix"].value_counts()
+    n_of = dict(counts.iter_rows())
+    of_runs = None
+    if runs is not None:
+        of_runs = runs.with_columns(
+            cell_ix.gather(runs["row"]).alias("cell_ix"), own_row.gather(runs["row"]).alias("row")
+        ).sort("cell_ix", maintain_order=True)
+    found = []
+    first = first_run = 0
+    for cell in range(n_cells):
+        rows = places["row"].slice(first, n_of.get(cell, 0))
+        first += len(rows)
+        mine = numbered[rows].select(frame.columns)
+        own_runs = None
+        if of_runs is not None:
+            last_run = int(of_runs["cell_ix"].search_sorted(cell, side="right"))
+            own_runs = of_runs[first_run:last_run].select(runs.columns)  # type: ignore[union-attr]
+            first_run = last_run
+        found.append(CellRequests(mine.rechunk(), own_runs, rows))
+    return found
+
+
+def renumbered(tables: core.CellTables, rows: pl.Series | None, replicas: Sequence[int]) -> core.CellTables:
+    """Tables of a cell with rows and replicas numbered as in the whole fleet."""
+    if rows is None or (tables.requests is None and tables.timeline is None):
+        return tables
+    import dataclasses
+
+    import polars as pl
+
+    of = pl.Series(replicas, dtype=pl.UInt32)
+
+    def known(frame: pl.DataFrame) -> pl.Series:
+        ix = frame["replica_ix"]
+        somewhere = ix != core.NOWHERE
+        return of.gather(ix.set(~somewhere, 0)).set(~somewhere, core.NOWHERE)
+
+    requests, timeline = tables.requests, tables.timeline
+    if requests is not None:
+        requests = requests.with_columns(rows.gather(requests["row"]).alias("row"), known(requests).alias("replica_ix"))
+    if timeline is not None:
+        timeline = timeline.with_columns(known(timeline).alias("replica_ix"))
+    return dataclasses.replace(tables, requests=requests, timeline=timeline)
