@@ -14,7 +14,6 @@ from tests.unit.scenario.scenario_text import SMALL, Loads
 ADDED = [
     ("fleet:\n", "fleet:\n  spare: 8 %\n", "fleet.spare"),
     ("fleet:\n", "fleet:\n  survive: {racks: 1}\n", "fleet.survive"),
-    ("fleet:\n", "fleet:\n  cell_replicas: 64\n", "fleet.cell_replicas"),
     ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
