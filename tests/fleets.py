@@ -232,6 +232,7 @@ class Traffic:
     length_ns: int = 3600 * NS
     failed_rows: int = 0
     notices: tuple[Notice, ...] = ()
+    shortest_kv_tokens: tuple[int, ...] = (1,)
 
 
 SCENARIO = """

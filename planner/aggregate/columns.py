@@ -138,6 +138,29 @@ FACTS: Columns = {
     "usd_per_h_high": "float",
     "swing_usd_per_h": "float",
 }
+SWINGS: Columns = {
+    **KEYS,
+    "figure": "text",
+    "path": "text",
+    "grade": "text",
+    "is_assumed": "truth",
+    "is_simulated": "truth",
+    "low": "float",
+    "high": "float",
+    "figure_low": "float",
+    "figure_high": "float",
+    "swing": "float",
+    "rank_correlation": "float",
+}
+SAMPLES: Columns = {
+    **KEYS,
+    "sample_ix": "code32",
+    "simulated_ix": "code32",
+    "member": "code32",
+    "kind": "text",
+    "name": "text",
+    "value": "float",
+}
 REQUESTS: Columns = {
     **KEYS,
     "row": "count64",
@@ -171,12 +194,14 @@ TABLES: Mapping[str, Columns] = {
     "sketches": SKETCHES,
     "costs": COSTS,
     "facts": FACTS,
+    "swings": SWINGS,
+    "samples": SAMPLES,
     "requests": REQUESTS,
     "timeline": TIMELINE,
 }
 """Every table of a result, by the name of its file."""
 
-ON_DEMAND = frozenset({"requests", "timeline"})
+ON_DEMAND = frozenset({"samples", "requests", "timeline"})
 """Tables that are there only where they were asked for."""
 
 

@@ -75,6 +75,26 @@ def assumed_frac(found: Sequence[Swing]) -> float | None:
     return math.fsum(swing.swing for swing in found if swing.fact.is_assumed) / total
 
 
+def swing_rows(found: Swings) -> Iterator[dict[str, Any]]:
+    """Rows of swings.parquet: every fact that moves a figure, widest first."""
+    for figure in found.base:
+        for swing in sorted(found.of(figure), key=lambda swing: (-swing.swing, swing.fact.path)):
+            if swing.swing > 0:
+                yield {
+                    "figure": figure,
+                    "path": swing.fact.path,
+                    "grade": swing.fact.grade,
+                    "is_assumed": swing.fact.is_assumed,
+                    "is_simulated": False,
+                    "low": swing.fact.low,
+                    "high": swing.fact.high,
+                    "figure_low": swing.low,
+                    "figure_high": swing.high,
+                    "swing": swing.swing,
+                    "rank_correlation": None,
+                }
+
+
 def facts_of(thing: object) -> Iterator[Fact]:
     """The facts of a chip, a rack, a model or the like, in the order of its fields."""
     if isinstance(thing, Fact):

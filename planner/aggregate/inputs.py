@@ -35,6 +35,11 @@ class TrafficFacts(Protocol):
         """What is worth saying about the traffic."""
         ...
 
+    @property
+    def shortest_kv_tokens(self) -> Sequence[int]:
+        """By class: what the request that needs least needs in the KV cache."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class SeedRun:

@@ -49,6 +49,10 @@ def result_schema() -> Schema:
         "interval": _object(_INTERVAL),
         "low": {"$ref": "#/$defs/numbers", "description": f"Low ends of the intervals; {_NO_INTERVAL}."},
         "high": {"$ref": "#/$defs/numbers", "description": f"High ends of the intervals; {_NO_INTERVAL}."},
+        "uncertainty": {
+            "anyOf": [{"type": "null"}, _uncertainty()],
+            "description": "Over samples of the uncertain facts, of the first seed; null without run.samples.",
+        },
         "seeds": {"type": "array", "items": {"$ref": "#/$defs/figures"}, "description": "Each seed, same shape."},
     }
     return {
@@ -93,6 +97,27 @@ def _figures() -> Schema:
             "energy": _object(_section("energy")),
             "carbon": _object(_section("carbon") | {"left_out": _list(_TEXT) | {"description": _NOT_MADE}}),
             "evidence": _object(_section("evidence")),
+        }
+    )
+
+
+def _uncertainty() -> Schema:
+    number: Schema = {"type": ["number", "null"]}
+    interval = _object(dict.fromkeys(("value", "low", "median", "high"), number) | {"n": {"type": "integer"}})
+    truth: Schema = {"type": "boolean"}
+    words: dict[str, Schema] = {"path": _TEXT, "grade": _TEXT, "is_assumed": truth, "is_simulated": truth}
+    ends = dict.fromkeys(("low", "high", "figure_low", "figure_high", "swing", "rank_correlation"), number)
+    return _object(
+        {
+            "samples": {"type": "integer"},
+            "simulated": {"type": "integer", "description": "Different draws of what the simulator reads."},
+            "infeasible": {"type": "integer", "description": "Samples whose chips do not hold the replicas."},
+            "met_frac": _NUMBER | {"description": "Share of the samples in which every limit holds."},
+            "seed": {"type": "integer"},
+            "level_frac": _NUMBER | {"description": "Share of the samples between low and high."},
+            "figures": _by_name(interval) | {"description": "By path; value is with every fact as it is."},
+            "assumed_frac": _by_name(number) | {"description": "Share of a figure's swings that is assumed."},
+            "tornado": _by_name(_list(_object(words | ends))) | {"description": "Widest first; all in swings.parquet."},
         }
     )
 

@@ -77,6 +77,7 @@ def summarise(run: VariantRun, finance: Mapping[str, Fact]) -> VariantSummary:
     notices = list(dict.fromkeys([*run.scenario.notices, *run.fleet.notices, *drawn.values(), *_owned(run.fleet)]))
     tree["notices"] = [{"code": notice.code, "message": notice.message} for notice in notices]
     tree |= _intervals(run, seeds)
+    tree["uncertainty"] = None  # until samples are drawn (`planner.study.spread`)
     tree["seeds"] = trees
     return VariantSummary(run, tree, seeds)
 
@@ -176,7 +177,7 @@ def _batch(run: VariantRun, batch: batches.Batch, whole: SeedSummary) -> Tree:
 def _tree(run: VariantRun, seed: SeedRun, held: Held, moved: Tree, assumed: float | None) -> Tree:
     """The figures of one simulation, in the shape of `result.json`."""
     span = held.span
-    classes = _classes(run, seed, span, moved["classes"])
+    classes = {name: found_ | moved["classes"][name] for name, found_ in class_figures(run, seed, span).items()}
     return {
         "scenario": run.scenario.name,
         "title": run.scenario.title,
@@ -220,7 +221,8 @@ def _requests(seed: SeedRun) -> Tree:
     }
 
 
-def _classes(run: VariantRun, seed: SeedRun, span: Span, costs: Mapping[str, Tree]) -> Tree:
+def class_figures(run: VariantRun, seed: SeedRun, span: Span) -> Tree:
+    """Latencies, counts and limits of each class in one simulation."""
     scenario, sim = run.scenario, seed.sim
     rows = {row["class_ix"]: row for row in sim.classes.to_dicts()}
     found = latencies(sim.sketches, len(scenario.traffic))
@@ -240,7 +242,6 @@ def _classes(run: VariantRun, seed: SeedRun, span: Span, costs: Mapping[str, Tre
             "attainment_frac": slo.attainment(counts, limits),
             "attainment_limit_frac": limits.attainment_frac if limits is not None else None,
             "limits": slo.judged_limits(sim.sketches, ix, counts, limits) if limits is not None else [],
-            **costs[name],
         }
         classes[name] = figures | {"verdict": slo.verdict(figures)}
     return classes

@@ -14,12 +14,13 @@ from planner.aggregate.columns import (
     KEYS,
     ON_DEMAND,
     POOLS,
+    SWINGS,
     TABLES,
     WINDOWS,
     Columns,
     schema_of,
 )
-from planner.aggregate.evidence import fact_row, facts_used
+from planner.aggregate.evidence import fact_row, facts_used, swing_rows
 from planner.aggregate.inputs import NS_PER_S
 from planner.aggregate.latency import METRICS
 from planner.aggregate.metrics import PART_FORMULAS
@@ -69,6 +70,7 @@ def _of_seed(variant: VariantSummary, seed: SeedSummary, fixed: Sequence[Row]) -
         "sketches": _sketches(variant, seed),
         "costs": _frame(_cost_rows(seed), COSTS),
         "facts": _frame(_fact_rows(seed, fixed), FACTS),
+        "swings": _frame(swing_rows(seed.swings), SWINGS),
     }
     if seed.run.sim.requests is not None:
         made["requests"] = _requests(variant, seed)

@@ -194,6 +194,7 @@ def _headline(tree: Tree) -> list[str]:
     if assumed is not None:
         lines.append(f"{percent(assumed)} of the cost's swing is from assumed facts")
     lines += _interval(tree)
+    lines += _uncertain(tree["uncertainty"])
     if cost["left_out"]:
         lines.append(f"left out of the cost: {', '.join(cost['left_out'])}")
     if tree["carbon"]["left_out"]:
@@ -212,6 +213,26 @@ def _interval(tree: Tree) -> list[str]:
         over = f"{about['n']} batches of {units.format(about['batch_s'], 'time')} of the one run"
     level = f"{about['level_frac'] * 100:.0f} %"
     return [f"{level} interval, noise alone: {figure(ends[0])} to {figure(ends[1])} USD/Mtok out (over {over})"]
+
+
+def _uncertain(found: Tree | None) -> list[str]:
+    """What the samples of the uncertain facts say, where they were drawn."""
+    if found is None:
+        return []
+    shown = (
+        ("cost.usd_per_mtok_out_whole", "USD/Mtok out", 1),
+        ("energy.j_per_token_out_whole", "J/token out", 1),
+        ("carbon.kgco2e_per_mtok_out_whole", "gCO2e/Mtok out", 1000),
+    )
+    ends = [
+        f"{figure(each['low'] * factor)}..{figure(each['high'] * factor)} {unit}"
+        for path, unit, factor in shown
+        if (each := found["figures"][path])["low"] is not None
+    ]
+    line = f"limits hold in {_share(found['met_frac'])} of {found['samples']} samples of the uncertain facts"
+    if found["infeasible"]:
+        line += f", {found['infeasible']} of them with chips that do not hold the replicas"
+    return [line, *([f"  {percent(found['level_frac'])} of them inside {', '.join(ends)}"] if ends else [])]
 
 
 def _side_by_side(trees: Sequence[Tree]) -> list[str]:

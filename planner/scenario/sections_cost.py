@@ -172,7 +172,7 @@ class RunSpec(Section):
     start: Annotated[str, StartOf()] | None = None
     """Local date and hour at which the run begins (`2027-07-01 09:00`), for what a site's tables say of hours and
     months; the mean over the day and the year when absent."""
-    samples: Annotated[int, Whole(2, 100_000)] | None = None
+    samples: Annotated[int, Whole(2, 10_000)] | None = None
     """Draws of the uncertain facts for intervals and the tornado; none are drawn when absent."""
     samples_simulated: Annotated[int, Whole(1, 10_000)] = 16
     """How many different draws of `samples` are simulated; the others share one and differ in money and power."""

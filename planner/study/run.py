@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from planner.scenario import Scenario, refuse_unsupported
 if TYPE_CHECKING:
     import polars as pl
 
+    from planner.aggregate.inputs import VariantRun
     from planner.aggregate.result import Result
     from planner.fleet.checkpoint import Kept
     from planner.fleet.cut import Cutting
@@ -70,10 +72,9 @@ def run(
         Infeasible: what is asked cannot be laid out, or no request of a class fits its replicas.
         RunError: the workers, or the place where parts are kept, failed.
     """
-    from planner.aggregate.inputs import SeedRun, VariantRun
     from planner.aggregate.result import Result
-    from planner.core import SimTables, finish
     from planner.fleet.local_executor import LocalExecutor
+    from planner.study.spread import with_spread
 
     variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     for scenario in variants:
@@ -81,6 +82,26 @@ def run(
     executor = executor or LocalExecutor(workers or os.cpu_count() or 1)
     lengths = {traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
     fleets = [lay_out(scenario, lengths[traffic_key(scenario)]) for scenario in variants]
+    simulate = partial(_simulate, executor=executor, progress=progress)
+    runs = simulate(variants, fleets, kept=kept, keep_requests=keep_requests, keep_timeline=keep_timeline)
+    inputs = inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline)
+    return with_spread(Result.of(runs, inputs=inputs), runs, simulate)
+
+
+def _simulate(
+    variants: Sequence[Scenario],
+    fleets: Sequence[Fleet],
+    *,
+    executor: Executor,
+    progress: Callable[[Progress], None],
+    kept: Kept | None = None,
+    keep_requests: bool = False,
+    keep_timeline: bool = False,
+) -> list[VariantRun]:
+    """Every seed of every variant on its fleet, equal simulations once."""
+    from planner.aggregate.inputs import SeedRun, VariantRun
+    from planner.core import SimTables, finish
+
     simulations, jobs, fleets = _plan(
         variants, fleets, executor, keep_requests=keep_requests, keep_timeline=keep_timeline
     )
@@ -96,7 +117,7 @@ def run(
         mine = [(job.seed, *done[job.simulation]) for job in jobs if job.variant == ix]
         seeds = tuple(SeedRun(seed=seed, sim=sim, traffic=facts) for seed, sim, facts in mine)
         runs.append(VariantRun(scenario=scenario, fleet=fleet, seeds=seeds))
-    return Result.of(runs, inputs=inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline))
+    return runs
 
 
 def _plan(

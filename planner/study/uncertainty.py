@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet, Placed, PoolLayout
     from planner.scenario import Scenario
 
-__all__ = ["N_SIMULATED", "POSTERIOR", "Sample", "Uncertain", "applied", "book", "sample", "uncertain"]
+__all__ = ["N_SIMULATED", "POSTERIOR", "Sample", "Uncertain", "alone", "applied", "book", "sample", "uncertain"]
 
 N_SIMULATED = 16
 """Draws of what the simulator reads, where a scenario does not say how many."""
@@ -165,6 +165,13 @@ def sample(
         _keep_order(fleet, draw, ixs[of])
         made.append(Sample(ix, draw.values, ixs[of], of))
     return made
+
+
+def alone(fleet: Fleet, path: str, value: float) -> Mapping[str, float]:
+    """The values of facts with one at `value`, and what has to move with it so that draws keep their order."""
+    draw = _Draw({path: value})
+    _keep_order(fleet, draw, None)
+    return draw.values
 
 
 def book(of: Sample) -> Book:

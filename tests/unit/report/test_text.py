@@ -141,3 +141,22 @@ def test_wide_names_keep_columns_aligned() -> None:
     said = fleets.SCENARIO.replace("  chat:", "  対話:")
     lines = report(simulated(), said=said).splitlines()
     assert text.width(lines[1][: lines[1].index("ttft")]) + 8 == text.width(lines[2][: lines[2].index(" ms") + 3])
+
+
+def test_samples_of_uncertain_facts_are_said() -> None:
+    found = report(simulated())
+    assert "samples" not in found
+    tree = {
+        "samples": 40,
+        "infeasible": 2,
+        "met_frac": 0.9,
+        "level_frac": 0.9,
+        "figures": {
+            "cost.usd_per_mtok_out_whole": {"low": 0.5, "high": 0.75},
+            "energy.j_per_token_out_whole": {"low": None, "high": None},
+            "carbon.kgco2e_per_mtok_out_whole": {"low": 0.1, "high": 0.2},
+        },
+    }
+    lines = text._uncertain(tree)
+    assert lines[0].startswith("limits hold in 90.0 % of 40 samples of the uncertain facts, 2 of them with chips")
+    assert lines[1] == "  90 % of them inside 0.500..0.750 USD/Mtok out, 100..200 gCO2e/Mtok out"
