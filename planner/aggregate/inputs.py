@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,12 +51,30 @@ class SeedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """The variant once more with something changed, of which only the limits count."""
+
+    kind: str
+    """`spare`, `rack` or `site`."""
+    label: str
+    """What is changed, in words."""
+    load_factor: float
+    racks_out: Mapping[str, int]
+    seeds: tuple[SeedRun, ...]
+    """None where nothing can be simulated: then every limit is missed."""
+    reason: str = ""
+    """Why nothing can."""
+
+
+@dataclass(frozen=True, slots=True)
 class VariantRun:
     """One variant: classes are numbered as in `scenario.traffic`, pools and deployments as in `fleet`."""
 
     scenario: Scenario
     fleet: Fleet
     seeds: tuple[SeedRun, ...]
+    checks: tuple[Check, ...] = ()
+    """What has to hold besides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ class Result:
 
     @property
     def n_missed(self) -> int:
-        """Limits missed, attainments included, over all variants and classes."""
-        return sum(slo.n_missed(figures) for tree in self.variants.values() for figures in tree["classes"].values())
+        """Limits missed, attainments included, over all variants, classes and checks."""
+        return sum(slo.n_missed_of_all(tree) for tree in self.variants.values())
 
     def to_json(self) -> dict[str, Any]:
         """The figures as they are printed: those of the one variant, or `variants` by name."""

@@ -46,6 +46,7 @@ def result_schema() -> Schema:
     figures = _figures()
     whole = dict(figures["properties"]) | {
         "notices": notices,
+        "checks": _list(_check()) | {"description": "What has to hold besides: capacity kept free, racks out."},
         "interval": _object(_INTERVAL),
         "low": {"$ref": "#/$defs/numbers", "description": f"Low ends of the intervals; {_NO_INTERVAL}."},
         "high": {"$ref": "#/$defs/numbers", "description": f"High ends of the intervals; {_NO_INTERVAL}."},
@@ -118,6 +119,25 @@ def _uncertainty() -> Schema:
             "figures": _by_name(interval) | {"description": "By path; value is with every fact as it is."},
             "assumed_frac": _by_name(number) | {"description": "Share of a figure's swings that is assumed."},
             "tornado": _by_name(_list(_object(words | ends))) | {"description": "Widest first; all in swings.parquet."},
+        }
+    )
+
+
+def _check() -> Schema:
+    """What has to hold beside the scenario itself, and whether it does."""
+    wanted = ("offered", "completed", "attainment_frac", "attainment_limit_frac", "verdict")
+    figures = {name: schema for name, schema in _section("classes.*").items() if name in wanted}
+    limits = _object({"metric": _TEXT, "quantile": _TEXT, **_section("classes.*.limits[]")})
+    each_class = _object({**figures, "attained": _NUMBER, "limits": _list(limits)})
+    return _object(
+        {
+            "kind": {"enum": ["spare", "rack", "site"]},
+            "label": _TEXT | {"description": "What is changed, in words."},
+            "load_factor": _NUMBER | {"description": "Load over that of the scenario."},
+            "racks_out": _by_name(_NUMBER),
+            "verdict": {"enum": [*VERDICTS, None]},
+            "reason": _TEXT_OR_NULL | {"description": "Why nothing could be simulated."},
+            "classes": _by_name(each_class),
         }
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -120,26 +120,51 @@ class Tightest:
     margin_frac: float | None
     """Spare as a share of the limit, negative beyond it; of an attainment, of the misses that it allows. None where
     the quantile falls on requests without a value, or misses are not allowed at all."""
+    label: str = ""
+    """What is changed where it is of a check: `a rack of gb300 out`."""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.name, self.metric, self.quantile) if part)
+        limit = " ".join(part for part in (self.name, self.metric, self.quantile) if part)
+        return f"{limit} with {self.label}" if self.label else limit
 
 
 def tightest(tree: Mapping[str, Any]) -> Tightest | None:
-    """Of all limits of a variant or seed the one with the least margin; None where no class has limits."""
-    found: list[tuple[float, Tightest]] = []
-    for name, figures in tree["classes"].items():
+    """Of all limits of a variant or seed the one with the least margin; None where no class has limits.
+
+    Those of its checks count too; one that could not be simulated is beyond all measure, and has no class.
+    """
+    found = list(_margins(tree["classes"], ""))
+    for check in tree.get("checks", ()):
+        if check["reason"] and check["verdict"] == "missed":
+            found.append(Tightest("", "", None, None, check["label"]))
+        found += _margins(check["classes"], check["label"])
+    return min(found, key=_rank) if found else None
+
+
+def _rank(limit: Tightest) -> float:
+    return float("-inf") if limit.margin_frac is None else limit.margin_frac
+
+
+def _margins(classes: Mapping[str, Any], label: str) -> Iterator[Tightest]:
+    for name, figures in classes.items():
         for limit in figures["limits"]:
             margin = limit["margin_frac"]
             if margin is None and limit["met"] is not False:
                 continue  # nothing was offered, or every request is inside without a value
-            rank = float("-inf") if margin is None else margin
-            found.append((rank, Tightest(name, limit["metric"], limit["quantile"], margin)))
+            yield Tightest(name, limit["metric"], limit["quantile"], margin, label)
         asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
         if asked is not None and reached is not None:
             spare = 1 - (1 - reached) / (1 - asked) if asked < 1 else 0.0 if reached >= asked else None
-            found.append((float("-inf") if spare is None else spare, Tightest(name, "attainment", None, spare)))
-    return min(found, key=lambda pair: pair[0])[1] if found else None
+            yield Tightest(name, "attainment", None, spare, label)
+
+
+def n_missed_of_all(tree: Mapping[str, Any]) -> int:
+    """How many limits of a variant do not hold, those of its checks included; a check without figures counts one."""
+    missed = sum(n_missed(figures) for figures in tree["classes"].values())
+    for check in tree.get("checks", ()):
+        missed += sum(n_missed(figures) for figures in check["classes"].values())
+        missed += bool(check["reason"]) and check["verdict"] == "missed"
+    return missed
 
 
 def verdict_of_all(verdicts: Sequence[str | None]) -> str | None:

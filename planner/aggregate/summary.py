@@ -13,9 +13,9 @@ from planner.aggregate.cost import Charge, Terms, by_pool
 from planner.aggregate.evidence import Swings, assumed_frac, swings
 from planner.aggregate.held import Held, figures_of, headline, made
 from planner.aggregate.inputs import SeedRun, Span, VariantRun
+from planner.aggregate.judged import check_figures, judge_means, judged_classes
 from planner.aggregate.latency import latencies
 from planner.aggregate.power import Book, PoolPower, draws, pool_power, rated_chips_w
-from planner.aggregate.slo import Counts
 from planner.aggregate.utilisation import per_s, pool_figures, wait_frac
 from planner.aggregate.work import Sums, Windows, chip_work, pool_sums, pool_windows
 from planner.errors import Notice
@@ -75,6 +75,8 @@ def summarise(run: VariantRun, finance: Mapping[str, Fact]) -> VariantSummary:
     # A notice about a class differs from seed to seed in its counts alone: the first seed's stands for all.
     drawn = {(n.code, n.message.split(":")[0]): n for seed in reversed(run.seeds) for n in seed.traffic.notices}
     notices = list(dict.fromkeys([*run.scenario.notices, *run.fleet.notices, *drawn.values(), *_owned(run.fleet)]))
+    tree["checks"] = [check_figures(run.scenario, check) for check in run.checks]
+    tree["verdict"] = slo.verdict_of_all([tree["verdict"], *(check["verdict"] for check in tree["checks"])])
     tree["notices"] = [{"code": notice.code, "message": notice.message} for notice in notices]
     tree |= _intervals(run, seeds)
     tree["uncertainty"] = None  # until samples are drawn (`planner.study.spread`)
@@ -128,12 +130,7 @@ def _over_seeds(
 
 def _judge(tree: Tree, trees: Sequence[Tree]) -> None:
     """Limits and verdicts of the means."""
-    for name, figures in tree["classes"].items():
-        figures["limits"] = [
-            slo.means_judged([each["classes"][name]["limits"][ix] for each in trees], limit)
-            for ix, limit in enumerate(figures["limits"])
-        ]
-        figures["verdict"] = slo.verdict(figures)
+    judge_means(tree["classes"], [each["classes"] for each in trees])
     tree["verdict"] = slo.verdict_of_all([figures["verdict"] for figures in tree["classes"].values()])
 
 
@@ -223,27 +220,23 @@ def _requests(seed: SeedRun) -> Tree:
 
 def class_figures(run: VariantRun, seed: SeedRun, span: Span) -> Tree:
     """Latencies, counts and limits of each class in one simulation."""
-    scenario, sim = run.scenario, seed.sim
-    rows = {row["class_ix"]: row for row in sim.classes.to_dicts()}
-    found = latencies(sim.sketches, len(scenario.traffic))
+    scenario = run.scenario
+    found = latencies(seed.sim.sketches, len(scenario.traffic))
+    judged = judged_classes(scenario, seed)
     classes: Tree = {}
     for ix, (name, traffic) in enumerate(scenario.traffic.items()):
-        row = rows[ix]
-        counts = Counts(row["span_offered"], row["span_completed"], row["span_attained"], row["span_single_token"])
-        limits = scenario.slo[traffic.slo] if traffic.slo is not None else None
-        figures: Tree = {
+        figures = judged[name]
+        attained = figures.pop("attained")
+        classes[name] = {
             "model": traffic.model,
             "slo": traffic.slo,
             **found[ix],
-            "offered": counts.offered,
-            "completed": counts.completed,
-            "rate_req_per_s": per_s(counts.offered, span.span_s),
-            "goodput_req_per_s": per_s(counts.attained, span.span_s) if limits is not None else None,
-            "attainment_frac": slo.attainment(counts, limits),
-            "attainment_limit_frac": limits.attainment_frac if limits is not None else None,
-            "limits": slo.judged_limits(sim.sketches, ix, counts, limits) if limits is not None else [],
+            "offered": figures["offered"],
+            "completed": figures["completed"],
+            "rate_req_per_s": per_s(figures["offered"], span.span_s),
+            "goodput_req_per_s": per_s(attained, span.span_s) if traffic.slo is not None else None,
+            **figures,
         }
-        classes[name] = figures | {"verdict": slo.verdict(figures)}
     return classes
 
 

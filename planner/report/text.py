@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner import units
+from planner.aggregate import slo
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
@@ -36,6 +37,7 @@ def _variant(tree: Tree, *, is_named: bool, wall_s: float | None) -> list[str]:
     return [
         *_head(tree, is_named=is_named, wall_s=wall_s),
         *_class_lines(classes),
+        *_checks(tree["checks"]),
         *_lost(tree["requests"]),
         *table(_pool_rows(pools), left=(0, 6)),
         *_deployments(pools),
@@ -115,6 +117,29 @@ def _verdict(figures: Tree) -> str:
         return "met"
     spare, metric = min(margins)
     return f"met, {percent(spare)} to spare on {metric}"
+
+
+def _checks(checks: Sequence[Tree]) -> list[str]:
+    """What has to hold besides: capacity kept free, and the worst of the racks out."""
+    lines = []
+    for kind, head in (("spare", "with"), ("rack", "worst rack out:"), ("site", "worst site out:")):
+        mine = [check for check in checks if check["kind"] == kind]
+        if not mine:
+            continue
+        worst = min(mine, key=_margin)
+        about = f"  {head} {worst['label']}: "
+        if worst["reason"]:
+            lines.append(plain(f"{about}MISSED, {worst['reason']}"))
+        for name, figures in worst["classes"].items():
+            attained = _share(figures["attainment_frac"])
+            lines.append(plain(f"{about}{name} {_verdict(figures)}, {attained} attained"))
+    return lines
+
+
+def _margin(check: Tree) -> float:
+    """How near a check is to being missed, or how far beyond."""
+    tight = slo.tightest({"classes": check["classes"], "checks": [check] if check["reason"] else []})
+    return float("inf") if tight is None else float("-inf") if tight.margin_frac is None else tight.margin_frac
 
 
 def _missed(limit: Tree) -> str:

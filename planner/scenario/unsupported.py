@@ -53,8 +53,6 @@ class Key:
 
 
 UNSUPPORTED: tuple[Key, ...] = (
-    Key("fleet.spare", _always, "capacity is not kept free"),
-    Key("fleet.survive", _always, "racks out of service are not simulated"),
     Key("fleet.pools.*.count", _is_range, "racks are not chosen: write a number"),
     Key("fleet.pools.*.deploy", _is_any, "deployments are not chosen: write a list"),
     Key(

@@ -36,7 +36,7 @@ def test_the_three_examples_pass_and_the_third_has_warnings() -> None:
     assert "scenarios: nvidia_only, nvidia_only_clean" in done.stdout
     assert done.stdout.count("  for: planner run\n") == 2
     warnings = done.stderr.splitlines()
-    assert len(warnings) == 7
+    assert len(warnings) == 6
     assert all(line.startswith("warning: scenarios/03-buy-plan.yaml:") for line in warnings)
     assert any("goal: no fleet is chosen" in line for line in warnings)
     assert planner("check", "-q", *files).stderr == ""

@@ -118,7 +118,6 @@ def test_buy_plan() -> None:
 def test_the_buy_plan_lists_what_is_not_acted_on_and_run_refuses_it() -> None:
     s = load(BUY)
     assert {found.path for found in s.unsupported} == {
-        "fleet.spare",
         "fleet.pools.jalapeno.count",
         "fleet.pools.jalapeno.deploy",
         "fleet.pools.gb300.count",

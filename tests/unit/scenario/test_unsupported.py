@@ -12,8 +12,6 @@ from planner.scenario.unsupported import UNSUPPORTED, Key, set_aside, verbs_for
 from tests.unit.scenario.scenario_text import SMALL, Loads
 
 ADDED = [
-    ("fleet:\n", "fleet:\n  spare: 8 %\n", "fleet.spare"),
-    ("fleet:\n", "fleet:\n  survive: {racks: 1}\n", "fleet.survive"),
     ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
@@ -47,7 +45,7 @@ def test_a_sweep_is_for_another_verb_and_run_goes_on_without_it(loads: Loads) ->
 
 def test_a_verb_refuses_what_another_acts_on_and_names_that(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
     spare = Key("fleet.spare", lambda _: True, "capacity is not kept free", verbs=("sweep",))
-    monkeypatch.setattr(unsupported, "UNSUPPORTED", (spare, *UNSUPPORTED[1:]))
+    monkeypatch.setattr(unsupported, "UNSUPPORTED", (spare, *UNSUPPORTED))
     s = loads(SMALL.replace("fleet:\n", "fleet:\n  spare: 8 %\n"))
     with pytest.raises(ScenarioError, match="it is for planner sweep: planner run refuses it"):
         refuse_unsupported(s, "run")

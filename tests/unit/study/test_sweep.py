@@ -184,9 +184,9 @@ def test_bad_grids(grid: Callable[..., Scenario]) -> None:
     twice = TEXT + '    "site.\\"power_price\\"": [0.05 USD/kWh]\n'
     with pytest.raises(ScenarioError, match=r"two axes are site\.power_price"):
         axes_of(grid(twice))
-    many = TEXT.replace("[0, 1, 2]", str(list(range(9000)))).replace("[0.05", "[0.04 USD/kWh, 0.05")
+    thirty = "".join(f"    {path}: {list(range(1, 31))}\n" for path in ("fleet.pools.a.count", "run.seed", "run.seeds"))
     with pytest.raises(ScenarioError, match="27,000 points"):
-        axes_of(grid(many))
+        axes_of(grid(WITHOUT_AXES + thirty))
 
 
 def test_without_limits_nothing_is_cheapest(grid: Callable[..., Scenario]) -> None:
