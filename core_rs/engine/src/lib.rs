@@ -21,6 +21,7 @@ pub mod inbox;
 pub mod kv;
 pub mod layout;
 pub mod link;
+pub mod mean_loop;
 pub mod memory;
 pub mod meter;
 pub mod model;

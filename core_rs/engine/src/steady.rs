@@ -24,6 +24,7 @@ use crate::chip::{fraction, not_negative, positive, ChipSpec};
 use crate::deployment::{DeploymentSpec, EngineSpec, Precision, ServingSpec};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::mean_loop::{mean_loop, LoopLoad};
 use crate::model::ModelSpec;
 use crate::step::{PromptCost, StepModel};
 
@@ -41,6 +42,9 @@ pub struct SteadySpec {
     pub engines: BTreeMap<String, EngineSpec>,
     pub habits: BTreeMap<String, Habits>,
     pub groups: Vec<Group>,
+    /// Points of one pool by the replica's own rules (`mean_loop.rs`) instead of the engine's habits.
+    #[serde(default)]
+    pub by_rules: bool,
 }
 
 /// One deployment: a pool, or a decode pool with its prefill pool.
@@ -208,7 +212,8 @@ pub fn run(spec: &SteadySpec, rows: &[SteadyRow]) -> Result<Steady> {
         let Some(pool) = pool else {
             return Err(Error::input(format!("row {i}: group_ix"), format!("no group {}", row.group_ix)));
         };
-        points.push(pool.as_ref().map_or(SteadyPoint::NONE, |pool| pool.point(row)));
+        let point = |pool: &Pools<'_>| if spec.by_rules { pool.by_rules(row) } else { pool.point(row) };
+        points.push(pool.as_ref().map_or(SteadyPoint::NONE, point));
     }
     Ok(Steady { points, refusals })
 }
@@ -291,6 +296,30 @@ impl Pools<'_> {
         }
     }
 
+    /// The mean of the replicas' own scheduling; nothing where prompts have a pool, or the cache does not hold all.
+    fn by_rules(&self, row: &SteadyRow) -> SteadyPoint {
+        let cache_seqs = self.decode.sequences_held(row.input_tokens + row.output_tokens);
+        let clients = row.concurrency / row.decode_workers;
+        if self.prefill.is_some() || clients > cache_seqs || row.output_tokens < 2.0 {
+            return SteadyPoint { cache_seqs, ..SteadyPoint::NONE };
+        }
+        let load = LoopLoad {
+            clients: clients.round().max(1.0) as u64,
+            input_tokens: row.input_tokens,
+            output_tokens: row.output_tokens,
+            chunk_tokens: self.decode.chunk_tokens(),
+        };
+        let mean = mean_loop(&self.decode, &load);
+        SteadyPoint {
+            ttft_s: mean.ttft_s,
+            tpot_s: mean.tpot_s,
+            output_tokens_per_s: mean.output_tokens_per_s * row.decode_workers,
+            n_seqs: mean.n_seqs,
+            cache_seqs,
+            ..SteadyPoint::NONE
+        }
+    }
+
     /// Seconds in the queue of the prefill pool, of a prompt there, and the share of its time that the pool works.
     fn prefill_queue(&self, row: &SteadyRow, prompt: &PromptCost, life_s: f64) -> (f64, f64, f64) {
         let h = self.habits;
@@ -351,6 +380,7 @@ mod tests {
                 prefill_engine: None,
                 prefill_precision: None,
             }],
+            by_rules: false,
         }
     }
 

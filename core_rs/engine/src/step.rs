@@ -471,6 +471,11 @@ impl StepModel {
         self.plan.kv_bytes * self.dp as f64 * self.kv.shards / self.kv.bytes_held(tokens)
     }
 
+    /// Tokens of one step.
+    pub fn chunk_tokens(&self) -> u64 {
+        self.chunk_tokens as u64
+    }
+
     /// Attention groups.
     pub fn dp(&self) -> u64 {
         self.dp
