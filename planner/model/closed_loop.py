@@ -111,9 +111,11 @@ def run(loop: Loop) -> pl.DataFrame:
         pl.lit(0, pl.UInt16).alias("class_ix"),
         "input_tokens",
         "output_tokens",
-        pl.select(pl.when(is_first).then(_NO_ROW).otherwise(row - loop.concurrency).cast(pl.UInt64)).to_series()
+        pl.select(pl.when(is_first).then(_NO_ROW).otherwise(row - loop.concurrency).cast(pl.UInt64))
+        .to_series()
         .alias("after_row"),
-        pl.select(pl.when(is_first).then(0).otherwise(round(loop.delay_s * 1e9)).cast(pl.UInt64)).to_series()
+        pl.select(pl.when(is_first).then(0).otherwise(round(loop.delay_s * 1e9)).cast(pl.UInt64))
+        .to_series()
         .alias("delay_ns"),
     )
     tables = core.simulate(_spec(loop), frame)
