@@ -1,0 +1,523 @@
+"""Response surfaces: what one deployment does at each load, sampled by the simulator, and where its limits break.
+
+A surface belongs to one entry of a pool's deploy list and one mix of classes. Its load is **requests per second and
+replica**, all classes of the mix together. It is sampled on a small group of replicas behind the scenario's own router,
+at even load (no hours of the day), under the same seeds at every load. Between two samples each figure is a straight
+line through values made monotone (pool adjacent violators); beyond the last sample there is nothing (`None`).
+
+    found = surfaces(scenario, wanted(scenario), folder=Path("runs/surfaces"))
+    for surface in found:
+        surface.limit_req_per_s        # the most load of a replica at which every class of the mix holds its limits
+        surface.low_req_per_s, surface.high_req_per_s    # the same of the most and least lucky seed
+        surface.at(load)               # Figures: latencies and attainment by class, draw and tokens of a replica, or None
+
+`at(load).steps_w` and `.parked_chips` are what `aggregate.power.Activity` takes for one replica: the power of a pool
+is `rack_it_w` of their sums over its replicas. A group of few replicas is the careful side: in a larger one with the
+same load of a replica, bursts even out. Classes that share a deployment are sampled together, at the traffic's own
+proportions; `planner/optimize` bounds every other mix by a stated rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.core import Cancelled
+from planner.fleet.threads import gather
+from planner.study.group import Group, Measured, Part, describe, entry_of, group_of, measure, resized
+from planner.study.scaled import mean_rates
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.scenario import Scenario
+
+RULE = 1
+"""Version of the rules of sampling: part of every digest."""
+SEED_OFFSET = 1 << 40
+"""Surfaces draw under seeds so far above `run.seed`: no run that verifies a plan uses one of them."""
+N_SEEDS = 3
+LEAST_SPAN_S = 60.0
+MOST_SPAN_S = 86_400.0
+N_REQUESTS = 8_000
+"""Requests of one sample, about, at rates that bring so many between the shortest and the longest span."""
+RESOLUTION = 1.02
+"""The last bracket of the search: its upper end is at most this much above its lower one."""
+COARSE = 1.15
+"""The bracket up to which one seed searches alone."""
+AS_NEEDED = 0
+"""In place of a number of replicas: as many as the whole traffic of the mix takes, at most `MOST_REPLICAS`."""
+MOST_REPLICAS = 8
+LIGHT_FRACS = (0.1, 0.3, 0.5, 0.7, 0.85)
+"""Further samples below the limit, as shares of it, for the curves."""
+_STEP = 3.0
+_NOTHING_FRAC = 0.005
+"""A load at which a replica has so few requests (0.04 of one) that less would change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A surface to sample."""
+
+    part: Part
+    mix: tuple[tuple[str, float], ...]
+    """Class and its share of the requests."""
+    n_replicas: int = AS_NEEDED
+    phase: str = "mixed"
+    partner: Part | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a replica does at a load; None for a latency that some requests never got."""
+
+    load_req_per_s: float
+    classes: Mapping[str, Mapping[str, float | None]]
+    steps_w: float
+    parked_chips: float
+    tokens_per_s_in: float
+    tokens_per_s_out: float
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """Samples of one deployment under one mix, by rising load, and the limits read off them."""
+
+    pool: str
+    entry: int
+    model: str
+    phase: str
+    partner: Part | None
+    mix: Mapping[str, float]
+    n_replicas: int
+    n_chips: int
+    samples: tuple[Measured, ...]
+    limits_req_per_s: Mapping[str, float]
+    """Load of a replica (whole mix) up to which each class holds, in the mean over the seeds."""
+    limit_req_per_s: float
+    """The least of them: every class holds. 0: some class holds at no load."""
+    low_req_per_s: float
+    """The least of the seeds' own limits."""
+    high_req_per_s: float
+    """The greatest of the seeds' own limits."""
+    digest: str = ""
+
+    def at(self, load_req_per_s: float) -> Figures | None:
+        """The figures at a load; None beyond the last sample."""
+        return _at(self, load_req_per_s)
+
+    @property
+    def part(self) -> Part:
+        """Pool and entry."""
+        return Part(self.pool, self.entry)
+
+
+def wanted(scenario: Scenario, *, n_replicas: int = AS_NEEDED) -> list[Wanted]:
+    """One surface for each deployment and phase, under all classes of its model at the traffic's proportions.
+
+    `n_replicas` of each group: by default as many as its classes' whole traffic takes there, at most eight.
+    """
+    rates = mean_rates(scenario)
+    found: list[Wanted] = []
+    for part, entry in _parts(scenario):
+        names = [name for name, cls in scenario.traffic.items() if cls.model == entry.model]
+        total = sum(rates[name] for name in names)
+        if not names or not total:
+            continue
+        mix = tuple((name, rates[name] / total) for name in names)
+        found += [Wanted(part, mix, n_replicas, phase, partner) for phase, partner in _phases(scenario, part)]
+    return found
+
+
+def _parts(scenario: Scenario) -> list[tuple[Part, Any]]:
+    return [
+        (Part(name, ix), entry)
+        for name, pool in scenario.fleet.pools.items()
+        for ix, entry in enumerate(pool.deploy)
+    ]
+
+
+def _phases(scenario: Scenario, part: Part) -> list[tuple[str, Part | None]]:
+    """How a deployment is used: by whole requests, or for one phase with the deployment that does the other."""
+    entry = entry_of(scenario, part)
+    if entry.role == "prefill":
+        return [("prefill", other) for other in _decoders(scenario, part)]
+    handed = [
+        giver for giver, one in _parts(scenario) if one.role == "prefill" and part in _decoders(scenario, giver)
+    ]
+    own: list[tuple[str, Part | None]] = [("mixed", None)] if entry.role == "mixed" else []
+    return own + [("decode", giver) for giver in handed]
+
+
+def _decoders(scenario: Scenario, part: Part) -> list[Part]:
+    """The deployments that decode what a prefill entry hands over."""
+    entry = entry_of(scenario, part)
+    return [
+        other
+        for other, one in _parts(scenario)
+        if other.pool == entry.decode_pool and one.model == entry.model and one.role != "prefill"
+    ]
+
+
+def surfaces(
+    scenario: Scenario,
+    asked: Sequence[Wanted],
+    *,
+    folder: Path | None = None,
+    workers: int | None = None,
+    n_seeds: int = N_SEEDS,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> list[Surface]:
+    """The surfaces that are asked for, in their order; those whose digest is found in `folder` are read from it.
+
+    `progress` is told how many of them are done.
+
+    Raises:
+        Infeasible: a deployment does not fit its chips.
+        ScenarioError: a class has no rate (closed arrivals).
+    """
+    from planner.study.run import mean_lengths
+
+    lengths, rates = mean_lengths(scenario), mean_rates(scenario)
+    made: list[Surface | None] = [None] * len(asked)
+    work: list[tuple[int, Callable[[threading.Event], Surface]]] = []
+    for ix, want in enumerate(asked):
+        group = group_of(
+            scenario,
+            want.part,
+            dict(want.mix),
+            max(1, want.n_replicas),
+            lengths=lengths,
+            rates=rates,
+            phase=want.phase,
+            partner=want.partner,
+        )
+        is_sized = want.n_replicas != AS_NEEDED
+        digest = _digest(group, scenario, n_seeds, is_sized=is_sized)
+        made[ix] = _read(folder, digest)
+        if made[ix] is None:
+            work.append((ix, partial(_sampled, group, digest, n_seeds, is_sized=is_sized)))
+    n_done = len(asked) - len(work)
+    progress(n_done, len(asked))
+    for place, surface in gather([task for _, task in work], workers or os.cpu_count() or 1):
+        made[work[place][0]] = surface
+        _write(folder, surface)
+        n_done += 1
+        progress(n_done, len(asked))
+    return [surface for surface in made if surface is not None]
+
+
+# -- sampling ----------------------------------------------------------------------------------------------------------
+
+
+def _sampled(group: Group, digest: str, n_seeds: int, stop: threading.Event, *, is_sized: bool) -> Surface:
+    """Search the load at which the mean over the seeds breaks a limit, then fill in the curves below it."""
+    seeds = [(group.scenario.run.seed + SEED_OFFSET + k) % (1 << 63) for k in range(n_seeds)]
+    alone = measure(group, 0.01 / group.n_replicas, seed=seeds[0], length_s=20_000.0, warmup_s=0.0)
+    took_s = sum(group.mix[name] * (figures["e2e_s.mean"] or 0.0) for name, figures in alone.classes.items())
+    if not is_sized:
+        group = resized(group, _needed(group, seeds[0], took_s, stop))
+    known: dict[tuple[float, int], Measured] = {}
+
+    def strain(load: float, under: Sequence[int]) -> float | None:
+        load = float(f"{load:.6g}")
+        length_s, warmup_s = _span(group, load, took_s)
+        for seed in under:
+            if stop.is_set():
+                raise Cancelled
+            if (load, seed) not in known:
+                known[load, seed] = measure(group, load, seed=seed, length_s=length_s, warmup_s=warmup_s)
+        by_class = [[known[load, seed].classes[name]["strain"] for seed in under] for name in group.mix]
+        if any(None in found for found in by_class):
+            return None
+        return max(sum(s for s in found if s is not None) / len(found) for found in by_class)
+
+    def holds(load: float, under: Sequence[int] = seeds) -> bool:
+        found = strain(load, under)
+        return found is not None and found <= 1.0
+
+    low, high = _bracket(lambda load: holds(load, seeds[:1]), _first_load(took_s))
+    while low > 0 and high / low > COARSE:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if holds(middle, seeds[:1]) else (low, middle)
+    if low > 0:  # what one seed found is now looked at under all of them
+        while low > high / 8 and not holds(low):
+            low, high = low / COARSE, low
+        while low < high * 8 and holds(high):
+            low, high = high, high * COARSE
+        while high / low > RESOLUTION:
+            middle = (low * high) ** 0.5
+            low, high = (middle, high) if holds(middle) else (low, middle)
+        for frac in LIGHT_FRACS:
+            strain(low * frac, seeds[:1])
+    part = group.part
+    return with_limits(
+        Surface(
+            pool=part.pool,
+            entry=part.entry,
+            model=next(iter(group.scenario.traffic.values())).model,
+            phase=group.phase,
+            partner=group.partner,
+            mix=dict(group.mix),
+            n_replicas=group.n_replicas,
+            n_chips=group.n_chips,
+            samples=tuple(known[key] for key in sorted(known)),
+            limits_req_per_s={},
+            limit_req_per_s=0.0,
+            low_req_per_s=0.0,
+            high_req_per_s=0.0,
+            digest=digest,
+        )
+    )
+
+
+def with_limits(surface: Surface) -> Surface:
+    """The surface with the limits that its samples show; the interval is from seed to seed."""
+    limits = {name: _crossing(surface, name) for name in surface.mix}
+    by_seed = [
+        min(_crossing(_of_seed(surface, seed), name) for name in surface.mix)
+        for seed in sorted({sample.seed for sample in surface.samples})
+    ]
+    limit = min(limits.values(), default=0.0)
+    return replace(
+        surface,
+        limits_req_per_s=limits,
+        limit_req_per_s=limit,
+        low_req_per_s=min([limit, *by_seed]),
+        high_req_per_s=max([limit, *by_seed]),
+    )
+
+
+def _of_seed(surface: Surface, seed: int) -> Surface:
+    """The samples of one seed, and below them those that only another seed has."""
+    own = [sample for sample in surface.samples if sample.seed == seed]
+    below = [sample for sample in surface.samples if sample.load_req_per_s < own[0].load_req_per_s]
+    return replace(surface, samples=tuple(below + own))
+
+
+def _needed(group: Group, seed: int, took_s: float, stop: threading.Event) -> int:
+    """Replicas that the whole traffic of the mix takes, about, from one replica's limit to a factor of three."""
+    one = resized(group, 1)
+
+    def holds(load: float) -> bool:
+        if stop.is_set():
+            raise Cancelled
+        length_s, warmup_s = _span(one, load, took_s)
+        found = measure(one, load, seed=seed, length_s=length_s, warmup_s=warmup_s)
+        strains = [figures["strain"] for figures in found.classes.values()]
+        return all(value is not None and value <= 1.0 for value in strains)
+
+    low, _ = _bracket(holds, _first_load(took_s))
+    total = sum(group.rates.values())
+    return max(1, min(MOST_REPLICAS, round(total / (low * 2)))) if low > 0 else 1
+
+
+def _first_load(took_s: float) -> float:
+    """A load at which about eight requests are under way on a replica."""
+    return float(f"{8.0 / took_s:.3g}") if took_s > 0 else 1.0
+
+
+def _bracket(holds: Callable[[float], bool], first: float) -> tuple[float, float]:
+    """A load that holds and one that does not; (0, lowest tried) where none holds."""
+    load = first
+    if holds(load):
+        while holds(load * _STEP):
+            load *= _STEP
+        return load, load * _STEP
+    while load > first * _NOTHING_FRAC:
+        if holds(load / _STEP):
+            return load / _STEP, load
+        load /= _STEP
+    return 0.0, load
+
+
+def _span(group: Group, load: float, took_s: float) -> tuple[float, float]:
+    """Length and warm-up of a sample: as long as its quantiles need; the queue's memory is left behind first."""
+    rate = load * group.n_replicas
+    span_s = max(LEAST_SPAN_S, min(MOST_SPAN_S, N_REQUESTS / rate))
+    warmup_s = min(group.scenario.run.warmup_s or 60.0, max(span_s / 4, 5 * took_s))
+    return round(warmup_s + span_s, 3), round(warmup_s, 3)
+
+
+# -- curves ------------------------------------------------------------------------------------------------------------
+
+
+def monotone(values: Sequence[float], *, rising: bool = True) -> list[float]:
+    """The nearest monotone sequence in least squares: neighbours that fall are replaced by their mean.
+
+    >>> monotone([1.0, 3.0, 2.0, 4.0])
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    sign = 1.0 if rising else -1.0
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        blocks.append((sign * value, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (last, n_last), (before, n_before) = blocks.pop(), blocks.pop()
+            n = n_last + n_before
+            blocks.append(((last * n_last + before * n_before) / n, n))
+    return [sign * value for value, n in blocks for _ in range(n)]
+
+
+def curve(surface: Surface, read: Callable[[Measured], float | None], *, rising: bool = True) -> list[float | None]:
+    """A figure at each sampled load (`loads`), meaned over the seeds there and made monotone; None from the first load
+    on at which a seed has none.
+    """
+    values: list[float] = []
+    loads_left = 0
+    for load in loads(surface):
+        found = [read(sample) for sample in surface.samples if sample.load_req_per_s == load]
+        if None in found:
+            break
+        values.append(sum(v for v in found if v is not None) / len(found))
+        loads_left += 1
+    return [*monotone(values, rising=rising), *[None] * (len(loads(surface)) - loads_left)]
+
+
+def loads(surface: Surface) -> list[float]:
+    """The sampled loads, rising."""
+    return sorted({sample.load_req_per_s for sample in surface.samples})
+
+
+def _at(surface: Surface, load: float) -> Figures | None:
+    places = loads(surface)
+    if not places or load < 0 or load > places[-1]:
+        return None
+
+    def read(of: Callable[[Measured], float | None], *, rising: bool = True, at_zero: float | None = None) -> float | None:
+        return between(places, curve(surface, of, rising=rising), load, at_zero=at_zero)
+
+    classes: dict[str, dict[str, float | None]] = {}
+    for name in surface.mix:
+        keys = surface.samples[0].classes[name]
+        classes[name] = {
+            key: read(lambda m, name=name, key=key: m.classes[name][key], rising=key != "attainment_frac")  # type: ignore[misc]
+            for key in keys
+        }
+    rates = {
+        key: read(lambda m, key=key: getattr(m, key), rising=key != "parked_chips", at_zero=zero)  # type: ignore[misc]
+        for key, zero in (
+            ("steps_w", 0.0),
+            ("parked_chips", float(surface.n_chips)),
+            ("tokens_per_s_in", 0.0),
+            ("tokens_per_s_out", 0.0),
+        )
+    }
+    return Figures(load, classes, **{key: value or 0.0 for key, value in rates.items()})
+
+
+def between(
+    places: Sequence[float], values: Sequence[float | None], load: float, *, at_zero: float | None = None
+) -> float | None:
+    """The value at a load on straight lines between samples; below the first, from `at_zero`, or as the first is."""
+    if not places or load > places[-1]:
+        return None
+    if load <= places[0]:
+        first = values[0]
+        if at_zero is None or first is None:
+            return first
+        return at_zero + (first - at_zero) * (load / places[0])
+    for left, right, a, b in zip(places, places[1:], values, values[1:], strict=False):
+        if load <= right:
+            if a is None or b is None:
+                return a if load == left else None
+            return a + (b - a) * ((load - left) / (right - left))
+    return None
+
+
+def _crossing(surface: Surface, name: str) -> float:
+    """The load at which the class's strain passes 1; the last sample that holds where nothing was found beyond."""
+    places = loads(surface)
+    strains = curve(surface, lambda m: m.classes[name]["strain"])
+    if not places or strains[0] is None or strains[0] > 1.0:
+        return 0.0
+    for left, right, a, b in zip(places, places[1:], strains, strains[1:], strict=False):
+        assert a is not None
+        if b is None:
+            return left
+        if b > 1.0:
+            return left + (right - left) * ((1.0 - a) / (b - a))
+    return places[-1]
+
+
+# -- store -------------------------------------------------------------------------------------------------------------
+
+
+def _digest(group: Group, scenario: Scenario, n_seeds: int, *, is_sized: bool) -> str:
+    from planner.core import build_info
+    from planner.scenario.files import is_file, locate
+
+    run = scenario.run
+    total = hashlib.sha256(f"{RULE} {n_seeds} {is_sized} {run.seed} {run.length_s} {run.warmup_s} {run.drain_s}".encode())
+    total.update(describe(group).encode())
+    for cls in group.scenario.traffic.values():
+        if cls.trace is not None and is_file(cls.trace):
+            total.update(Path(str(locate(cls.trace, scenario.base_dir))).read_bytes())
+    info = build_info()
+    total.update(f"{info['version']} {info['sources']}".encode())
+    return total.hexdigest()
+
+
+def _path(folder: Path, digest: str) -> Path:
+    return folder / f"surface-{digest[:24]}.json"
+
+
+def _write(folder: Path | None, surface: Surface) -> None:
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = _path(folder, surface.digest)
+    part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
+    part.write_text(json.dumps(asdict(surface), sort_keys=True), encoding="utf-8")
+    part.replace(path)
+
+
+def _read(folder: Path | None, digest: str) -> Surface | None:
+    """The surface of that digest; None where there is none, or it is damaged."""
+    if folder is None:
+        return None
+    try:
+        tree = json.loads(_path(folder, digest).read_text(encoding="utf-8"))
+        if tree["digest"] != digest:
+            return None
+        samples = tuple(Measured(**sample) for sample in tree.pop("samples"))
+        partner = tree.pop("partner")
+        return Surface(samples=samples, partner=Part(**partner) if partner else None, **tree)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def frame(found: Iterable[Surface]) -> pl.DataFrame:
+    """All samples as a table, a row for each surface, load, seed and class."""
+    import polars as pl
+
+    rows = [
+        {
+            "pool": s.pool,
+            "entry": s.entry,
+            "model": s.model,
+            "phase": s.phase,
+            "class": name,
+            "share_frac": s.mix[name],
+            "n_replicas": s.n_replicas,
+            "load_req_per_s": m.load_req_per_s,
+            "seed": m.seed,
+            **{key.replace(".", "_"): value for key, value in m.classes[name].items()},
+            "steps_w": m.steps_w,
+            "parked_chips": m.parked_chips,
+            "tokens_per_s_in": m.tokens_per_s_in,
+            "tokens_per_s_out": m.tokens_per_s_out,
+            "limit_req_per_s": s.limit_req_per_s,
+        }
+        for s in found
+        for m in s.samples
+        for name in s.mix
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
