@@ -214,9 +214,7 @@ def measure(group: Group, load_req_per_s: float, *, seed: int, length_s: float, 
     figures = {}
     found = latencies(sim.sketches, len(traffic))
     for class_ix, (name, row) in enumerate(zip(traffic, sim.classes.sort("class_ix").to_dicts(), strict=True)):
-        counts = slo.Counts(
-            row["span_offered"], row["span_completed"], row["span_attained"], row["span_single_token"]
-        )
+        counts = slo.Counts(row["span_offered"], row["span_completed"], row["span_attained"], row["span_single_token"])
         limits = scenario.slo[slo_name] if (slo_name := traffic[name].slo) is not None else None
         rows = slo.judged_limits(sim.sketches, class_ix, counts, limits) if limits is not None else []
         figures[name] = {
@@ -244,9 +242,7 @@ def _is_part(group: Group, layout: PoolLayout) -> bool:
 
 def _keeps_pace(rows: list[dict[str, Any]], made_tokens: float) -> bool:
     """Whether the tokens made in the span are those offered in it, but for the ends."""
-    offered = math.fsum(
-        row["output_tokens"] / row["offered"] * row["span_offered"] for row in rows if row["offered"]
-    )
+    offered = math.fsum(row["output_tokens"] / row["offered"] * row["span_offered"] for row in rows if row["offered"])
     return made_tokens >= KEPT_PACE_FRAC * offered
 
 

@@ -39,9 +39,7 @@ def short_traffic(scenario: Scenario, seed: int, *, prefixes: bool) -> ScenarioT
     return ScenarioTraffic(frame, round(length_s * 1e9), made, runs, None)
 
 
-def _windows(
-    cls: TrafficClass, *, name: str, seed: int, scenario: Scenario, length_ns: int
-) -> ClassTraffic | None:
+def _windows(cls: TrafficClass, *, name: str, seed: int, scenario: Scenario, length_ns: int) -> ClassTraffic | None:
     """`scale` windows of a trace, superposed; a class without a trace is drawn; None where windows are no gain."""
     if cls.trace is None:
         return for_class(cls, name=name, seed=seed, length_ns=length_ns, base_dir=scenario.base_dir)
@@ -77,9 +75,7 @@ def _cut(whole: pl.DataFrame, start_ns: int, length_ns: int, span_ns: int) -> pl
     import polars as pl
 
     columns = ["arrival_ns", "input_tokens", "output_tokens"]
-    moved = whole.select(
-        ((pl.col("arrival_ns").cast(pl.Int64) - start_ns) % span_ns).alias("arrival_ns"), *columns[1:]
-    )
+    moved = whole.select(((pl.col("arrival_ns").cast(pl.Int64) - start_ns) % span_ns).alias("arrival_ns"), *columns[1:])
     return moved.filter(pl.col("arrival_ns") < length_ns).sort("arrival_ns", maintain_order=True)
 
 

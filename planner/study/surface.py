@@ -138,9 +138,7 @@ def wanted(scenario: Scenario, *, n_replicas: int = AS_NEEDED) -> list[Wanted]:
 
 def _parts(scenario: Scenario) -> list[tuple[Part, Any]]:
     return [
-        (Part(name, ix), entry)
-        for name, pool in scenario.fleet.pools.items()
-        for ix, entry in enumerate(pool.deploy)
+        (Part(name, ix), entry) for name, pool in scenario.fleet.pools.items() for ix, entry in enumerate(pool.deploy)
     ]
 
 
@@ -149,9 +147,7 @@ def _phases(scenario: Scenario, part: Part) -> list[tuple[str, Part | None]]:
     entry = entry_of(scenario, part)
     if entry.role == "prefill":
         return [("prefill", other) for other in _decoders(scenario, part)]
-    handed = [
-        giver for giver, one in _parts(scenario) if one.role == "prefill" and part in _decoders(scenario, giver)
-    ]
+    handed = [giver for giver, one in _parts(scenario) if one.role == "prefill" and part in _decoders(scenario, giver)]
     own: list[tuple[str, Part | None]] = [("mixed", None)] if entry.role == "mixed" else []
     return own + [("decode", giver) for giver in handed]
 
@@ -391,7 +387,9 @@ def _at(surface: Surface, load: float) -> Figures | None:
     if not places or load < 0 or load > places[-1]:
         return None
 
-    def read(of: Callable[[Measured], float | None], *, rising: bool = True, at_zero: float | None = None) -> float | None:
+    def read(
+        of: Callable[[Measured], float | None], *, rising: bool = True, at_zero: float | None = None
+    ) -> float | None:
         return between(places, curve(surface, of, rising=rising), load, at_zero=at_zero)
 
     classes: dict[str, dict[str, float | None]] = {}
@@ -455,7 +453,9 @@ def _digest(group: Group, scenario: Scenario, n_seeds: int, *, is_sized: bool) -
     from planner.scenario.files import is_file, locate
 
     run = scenario.run
-    total = hashlib.sha256(f"{RULE} {n_seeds} {is_sized} {run.seed} {run.length_s} {run.warmup_s} {run.drain_s}".encode())
+    total = hashlib.sha256(
+        f"{RULE} {n_seeds} {is_sized} {run.seed} {run.length_s} {run.warmup_s} {run.drain_s}".encode()
+    )
     total.update(describe(group).encode())
     for cls in group.scenario.traffic.values():
         if cls.trace is not None and is_file(cls.trace):

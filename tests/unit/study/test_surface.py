@@ -55,9 +55,7 @@ def found() -> Surface:
 
 def test_the_limit_holds_below_and_breaks_above_under_seeds_that_no_surface_used(found: Surface) -> None:
     plain = scenario()
-    group = group_of(
-        plain, found.part, found.mix, 2, lengths=mean_lengths(plain), rates=mean_rates(plain)
-    )
+    group = group_of(plain, found.part, found.mix, 2, lengths=mean_lengths(plain), rates=mean_rates(plain))
 
     def strains(load: float) -> list[float | None]:
         made = measure(group, load, seed=99, length_s=200.0, warmup_s=20.0)
@@ -174,7 +172,9 @@ def test_windows_of_a_trace_have_its_rate_and_its_peak_is_seen() -> None:
     made = short_traffic(replace(recorded, run=run, traffic={"chat": recorded.traffic["chat"]}), 1, prefixes=True)
     assert made.frame.height / 60.0 == pytest.approx(rates["chat"], rel=0.05)
     assert made.frame["arrival_ns"].is_sorted()
-    assert peak_frac(recorded.traffic["chat"], name="chat", length_s=None, base_dir=Path()) == pytest.approx(1.52, abs=0.05)
+    assert peak_frac(recorded.traffic["chat"], name="chat", length_s=None, base_dir=Path()) == pytest.approx(
+        1.52, abs=0.05
+    )
 
 
 def test_wanted_has_the_proportions_of_the_traffic() -> None:
