@@ -80,7 +80,7 @@ def test_curves_rise_with_load_and_there_is_nothing_beyond_the_last_sample(found
     assert (at_rest.steps_w, at_rest.parked_chips, at_rest.tokens_per_s_out) == (0.0, 2.0, 0.0)
     half = found.at(found.limit_req_per_s / 2)
     assert half is not None
-    assert 0 < half.steps_w
+    assert half.steps_w > 0
     assert half.tokens_per_s_in > half.tokens_per_s_out > 0
 
 
