@@ -1,4 +1,4 @@
-"""A few replicas of one deployment under part of the traffic, by themselves: one simulation, summed up for a surface."""
+"""A few replicas of one deployment under part of the traffic: one simulation, summed up for a surface."""
 
 from __future__ import annotations
 

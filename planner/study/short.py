@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def short_traffic(scenario: Scenario, seed: int, *, prefixes: bool) -> ScenarioTraffic:
-    """The requests of `scenario` as `traffic.requests.for_scenario` draws them, traces by windows where that is less."""
+    """The requests of `scenario` as `for_scenario` draws them, those of traces by windows where that is less."""
     length_s = scenario.run.length_s
     assert length_s is not None
     classes = scenario.traffic

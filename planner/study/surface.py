@@ -9,7 +9,7 @@ line through values made monotone (pool adjacent violators); beyond the last sam
     for surface in found:
         surface.limit_req_per_s        # the most load of a replica at which every class of the mix holds its limits
         surface.low_req_per_s, surface.high_req_per_s    # the same of the most and least lucky seed
-        surface.at(load)               # Figures: latencies and attainment by class, draw and tokens of a replica, or None
+        surface.at(load)               # Figures of a replica: latencies by class, draw, tokens; or None
 
 `at(load).steps_w` and `.parked_chips` are what `aggregate.power.Activity` takes for one replica: the power of a pool
 is `rack_it_w` of their sums over its replicas. A group of few replicas is the careful side: in a larger one with the

@@ -1,4 +1,4 @@
-"""Response surfaces: monotone curves that end where sampling ended, limits that a simulation confirms, kept by digest."""
+"""Response surfaces: monotone, ending where sampling ended, their limits confirmed by simulation, kept by digest."""
 
 from __future__ import annotations
 
