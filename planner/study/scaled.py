@@ -64,7 +64,7 @@ def mean_rates(scenario: Scenario) -> dict[str, float]:
 
 
 def peak_frac(cls: TrafficClass, *, name: str, length_s: float | None, base_dir: Path) -> float:
-    """The class's busiest stretch over its mean: the highest hour of its shape's day, or the highest minute of its trace
+    """The busiest stretch of a class over its mean: the highest hour of its shape, or the highest minute of its trace
     within the run (all copies of a profile have the same clock); 1 for a class without either.
     """
     if cls.trace is None:
