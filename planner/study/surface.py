@@ -13,7 +13,7 @@ line through values made monotone (pool adjacent violators); beyond the last sam
 
 `at(load).steps_w` and `.parked_chips` are what `aggregate.power.Activity` takes for one replica: the power of a pool
 is `rack_it_w` of their sums over its replicas. A group of few replicas is the careful side: in a larger one with the
-same load of a replica, bursts even out. Classes that share a deployment are sampled together, at the traffic's own
+same load of a replica, bursts even out (`planner.study.curves` has `Surface`, its `frame` and the reading of curves). Classes that share a deployment are sampled together, at the traffic's own
 proportions; `planner/optimize` bounds every other mix by a stated rule.
 """
 
@@ -23,20 +23,19 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.core import Cancelled
 from planner.fleet.threads import gather
+from planner.study.curves import Surface, with_limits
 from planner.study.group import Group, Measured, Part, describe, entry_of, group_of, measure, resized
 from planner.study.scaled import mean_rates
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from planner.scenario import Scenario
 
 RULE = 1
@@ -72,51 +71,6 @@ class Wanted:
     n_replicas: int = AS_NEEDED
     phase: str = "mixed"
     partner: Part | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What a replica does at a load; None for a latency that some requests never got."""
-
-    load_req_per_s: float
-    classes: Mapping[str, Mapping[str, float | None]]
-    steps_w: float
-    parked_chips: float
-    tokens_per_s_in: float
-    tokens_per_s_out: float
-
-
-@dataclass(frozen=True, slots=True)
-class Surface:
-    """Samples of one deployment under one mix, by rising load, and the limits read off them."""
-
-    pool: str
-    entry: int
-    model: str
-    phase: str
-    partner: Part | None
-    mix: Mapping[str, float]
-    n_replicas: int
-    n_chips: int
-    samples: tuple[Measured, ...]
-    limits_req_per_s: Mapping[str, float]
-    """Load of a replica (whole mix) up to which each class holds, in the mean over the seeds."""
-    limit_req_per_s: float
-    """The least of them: every class holds. 0: some class holds at no load."""
-    low_req_per_s: float
-    """The least of the seeds' own limits."""
-    high_req_per_s: float
-    """The greatest of the seeds' own limits."""
-    digest: str = ""
-
-    def at(self, load_req_per_s: float) -> Figures | None:
-        """The figures at a load; None beyond the last sample."""
-        return _at(self, load_req_per_s)
-
-    @property
-    def part(self) -> Part:
-        """Pool and entry."""
-        return Part(self.pool, self.entry)
 
 
 def wanted(scenario: Scenario, *, n_replicas: int = AS_NEEDED) -> list[Wanted]:
@@ -274,30 +228,6 @@ def _sampled(group: Group, digest: str, n_seeds: int, stop: threading.Event, *, 
     )
 
 
-def with_limits(surface: Surface) -> Surface:
-    """The surface with the limits that its samples show; the interval is from seed to seed."""
-    limits = {name: _crossing(surface, name) for name in surface.mix}
-    by_seed = [
-        min(_crossing(_of_seed(surface, seed), name) for name in surface.mix)
-        for seed in sorted({sample.seed for sample in surface.samples})
-    ]
-    limit = min(limits.values(), default=0.0)
-    return replace(
-        surface,
-        limits_req_per_s=limits,
-        limit_req_per_s=limit,
-        low_req_per_s=min([limit, *by_seed]),
-        high_req_per_s=max([limit, *by_seed]),
-    )
-
-
-def _of_seed(surface: Surface, seed: int) -> Surface:
-    """The samples of one seed, and below them those that only another seed has."""
-    own = [sample for sample in surface.samples if sample.seed == seed]
-    below = [sample for sample in surface.samples if sample.load_req_per_s < own[0].load_req_per_s]
-    return replace(surface, samples=tuple(below + own))
-
-
 def _needed(group: Group, seed: int, took_s: float, stop: threading.Event) -> int:
     """Replicas that the whole traffic of the mix takes, about, from one replica's limit to a factor of three."""
     one = resized(group, 1)
@@ -340,109 +270,6 @@ def _span(group: Group, load: float, took_s: float) -> tuple[float, float]:
     span_s = max(LEAST_SPAN_S, min(MOST_SPAN_S, N_REQUESTS / rate))
     warmup_s = min(group.scenario.run.warmup_s or 60.0, max(span_s / 4, 5 * took_s))
     return round(warmup_s + span_s, 3), round(warmup_s, 3)
-
-
-# -- curves ------------------------------------------------------------------------------------------------------------
-
-
-def monotone(values: Sequence[float], *, rising: bool = True) -> list[float]:
-    """The nearest monotone sequence in least squares: neighbours that fall are replaced by their mean.
-
-    >>> monotone([1.0, 3.0, 2.0, 4.0])
-    [1.0, 2.5, 2.5, 4.0]
-    """
-    sign = 1.0 if rising else -1.0
-    blocks: list[tuple[float, int]] = []
-    for value in values:
-        blocks.append((sign * value, 1))
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            (last, n_last), (before, n_before) = blocks.pop(), blocks.pop()
-            n = n_last + n_before
-            blocks.append(((last * n_last + before * n_before) / n, n))
-    return [sign * value for value, n in blocks for _ in range(n)]
-
-
-def curve(surface: Surface, read: Callable[[Measured], float | None], *, rising: bool = True) -> list[float | None]:
-    """A figure at each sampled load (`loads`), meaned over the seeds there and made monotone; None from the first load
-    on at which a seed has none.
-    """
-    values: list[float] = []
-    loads_left = 0
-    for load in loads(surface):
-        found = [read(sample) for sample in surface.samples if sample.load_req_per_s == load]
-        if None in found:
-            break
-        values.append(sum(v for v in found if v is not None) / len(found))
-        loads_left += 1
-    return [*monotone(values, rising=rising), *[None] * (len(loads(surface)) - loads_left)]
-
-
-def loads(surface: Surface) -> list[float]:
-    """The sampled loads, rising."""
-    return sorted({sample.load_req_per_s for sample in surface.samples})
-
-
-def _at(surface: Surface, load: float) -> Figures | None:
-    places = loads(surface)
-    if not places or load < 0 or load > places[-1]:
-        return None
-
-    def read(
-        of: Callable[[Measured], float | None], *, rising: bool = True, at_zero: float | None = None
-    ) -> float | None:
-        return between(places, curve(surface, of, rising=rising), load, at_zero=at_zero)
-
-    classes: dict[str, dict[str, float | None]] = {}
-    for name in surface.mix:
-        keys = surface.samples[0].classes[name]
-        classes[name] = {
-            key: read(lambda m, name=name, key=key: m.classes[name][key], rising=key != "attainment_frac")  # type: ignore[misc]
-            for key in keys
-        }
-    rates = {
-        key: read(lambda m, key=key: getattr(m, key), rising=key != "parked_chips", at_zero=zero)  # type: ignore[misc]
-        for key, zero in (
-            ("steps_w", 0.0),
-            ("parked_chips", float(surface.n_chips)),
-            ("tokens_per_s_in", 0.0),
-            ("tokens_per_s_out", 0.0),
-        )
-    }
-    return Figures(load, classes, **{key: value or 0.0 for key, value in rates.items()})
-
-
-def between(
-    places: Sequence[float], values: Sequence[float | None], load: float, *, at_zero: float | None = None
-) -> float | None:
-    """The value at a load on straight lines between samples; below the first, from `at_zero`, or as the first is."""
-    if not places or load > places[-1]:
-        return None
-    if load <= places[0]:
-        first = values[0]
-        if at_zero is None or first is None:
-            return first
-        return at_zero + (first - at_zero) * (load / places[0])
-    for left, right, a, b in zip(places, places[1:], values, values[1:], strict=False):
-        if load <= right:
-            if a is None or b is None:
-                return a if load == left else None
-            return a + (b - a) * ((load - left) / (right - left))
-    return None
-
-
-def _crossing(surface: Surface, name: str) -> float:
-    """The load at which the class's strain passes 1; the last sample that holds where nothing was found beyond."""
-    places = loads(surface)
-    strains = curve(surface, lambda m: m.classes[name]["strain"])
-    if not places or strains[0] is None or strains[0] > 1.0:
-        return 0.0
-    for left, right, a, b in zip(places, places[1:], strains, strains[1:], strict=False):
-        assert a is not None
-        if b is None:
-            return left
-        if b > 1.0:
-            return left + (right - left) * ((1.0 - a) / (b - a))
-    return places[-1]
 
 
 # -- store -------------------------------------------------------------------------------------------------------------
@@ -492,32 +319,3 @@ def _read(folder: Path | None, digest: str) -> Surface | None:
         return Surface(samples=samples, partner=Part(**partner) if partner else None, **tree)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def frame(found: Iterable[Surface]) -> pl.DataFrame:
-    """All samples as a table, a row for each surface, load, seed and class."""
-    import polars as pl
-
-    rows = [
-        {
-            "pool": s.pool,
-            "entry": s.entry,
-            "model": s.model,
-            "phase": s.phase,
-            "class": name,
-            "share_frac": s.mix[name],
-            "n_replicas": s.n_replicas,
-            "load_req_per_s": m.load_req_per_s,
-            "seed": m.seed,
-            **{key.replace(".", "_"): value for key, value in m.classes[name].items()},
-            "steps_w": m.steps_w,
-            "parked_chips": m.parked_chips,
-            "tokens_per_s_in": m.tokens_per_s_in,
-            "tokens_per_s_out": m.tokens_per_s_out,
-            "limit_req_per_s": s.limit_req_per_s,
-        }
-        for s in found
-        for m in s.samples
-        for name in s.mix
-    ]
-    return pl.DataFrame(rows, infer_schema_length=None)

@@ -10,11 +10,12 @@ import pytest
 from planner.errors import ScenarioError
 from planner.scenario import Scenario, load
 from planner.study import surface as module
+from planner.study.curves import Surface, between, curve, frame, loads, monotone
 from planner.study.group import Part, group_of, measure
 from planner.study.run import mean_lengths
 from planner.study.scaled import day_fracs, flat, mean_rates, peak_frac, scaled
 from planner.study.short import short_traffic
-from planner.study.surface import Surface, Wanted, between, curve, frame, loads, monotone, surfaces, wanted
+from planner.study.surface import Wanted, surfaces, wanted
 
 TEXT = """
 schema: 1
