@@ -13,8 +13,8 @@ line through values made monotone (pool adjacent violators); beyond the last sam
 
 `at(load).steps_w` and `.parked_chips` are what `aggregate.power.Activity` takes for one replica: the power of a pool
 is `rack_it_w` of their sums over its replicas. A group of few replicas is the careful side: in a larger one with the
-same load of a replica, bursts even out (`planner.study.curves` has `Surface`, its `frame` and the reading of curves). Classes that share a deployment are sampled together, at the traffic's own
-proportions; `planner/optimize` bounds every other mix by a stated rule.
+same load of a replica, bursts even out. Classes that share a deployment are sampled together, at the traffic's own
+proportions; `planner/optimize` bounds every other mix by a stated rule. `planner.study.curves` reads the curves.
 """
 
 from __future__ import annotations
