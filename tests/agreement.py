@@ -43,7 +43,8 @@ def check(
 def as_table(work: Counter[str]) -> dict[str, float]:
     """Work of the oracle in the units of the core's tables."""
     row: dict[str, float] = {"busy_s": float(work["busy_ns"]) / 1e9, "down_s": float(work["down_ns"]) / 1e9}
-    for name in ("prefill", "decode", "memory", "compute", "network", "launch", "kv_token"):
+    row["off_s"] = float(work["off_ns"]) / 1e9
+    for name in ("prefill", "decode", "memory", "compute", "network", "launch", "power", "kv_token"):
         row[f"{name}_s"] = float(work[f"{name}_s"]) / 1e15
     for name in ("prefill_j", "decode_j"):
         row[name] = float(work[name]) / 1e15

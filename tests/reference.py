@@ -72,6 +72,7 @@ class Simulation:
 
     def run(self) -> Simulation:
         deadline, now = self.length + self.spec["drain_ns"], 0
+        self.operation.watch(now)
         while True:
             self.agenda.sort(key=lambda event: event[:3])
             dues = [due for r in self.replicas if (due := r.due()) is not None]
@@ -89,6 +90,7 @@ class Simulation:
                 replica = next(r for r in self.replicas if r.due() == now)
                 replica.boundary(now)
                 self.hand_over(replica, now)
+            self.operation.watch(now)
         for seq in self.live:
             if seq.leaving is None:
                 self.count(seq, "unfinished")
@@ -115,6 +117,8 @@ class Simulation:
         seq.hashes = self.hashes.get(row, [])
         self.rows[row] = seq
         self.count(seq, "offered", at=now)
+        is_task = self.is_chained and session is not None and self.heads[row] == row
+        self.count(seq, "tasks", int(is_task and not self.spec["classes"][klass].get("chains_go_on", False)))
         self.count(seq, "input_tokens", seq.input)
         self.count(seq, "output_tokens", seq.output)
         self.begin(seq)

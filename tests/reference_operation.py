@@ -20,23 +20,26 @@ class Operation:
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
         self.reasons = [0] * len(sim.replicas)
+        self.off_since: list[int | None] = [None] * len(sim.replicas)
         self.down_since: list[int | None] = [None] * len(sim.replicas)
         self.n_on: dict[int, int] = {}
-        outages: list[tuple[list[Replica], bool, int, int | None, int]] = []  # who, planned, length, at, mean
+        outages: list[tuple[list[Replica], bool, int, int | None, int, int]] = []  # who, planned, length, at, mean, stream
         for ix, placed in enumerate(sim.spec["deployments"]):
             mine = [r for r in sim.replicas if r.deployment_ix == ix]
             cold = placed.get("cold_start_ns", 0)
             for is_planned, key in ((False, "outages"), (True, "maintenance")):
                 for o in placed.get(key, []):
                     who = mine[o["first"] : o["first"] + o["n_replicas"]]
-                    outages.append((who, is_planned, o["length_ns"] + cold, o["at_ns"], 0))
+                    outages.append((who, is_planned, o["length_ns"] + cold, o["at_ns"], 0, 0))
             for f in placed.get("failures", []):
-                for at in range(0, len(mine), f["n_together"]):
+                for group, at in enumerate(range(0, len(mine), f["n_together"])):
                     who = mine[at : at + f["n_together"]]
-                    outages.append((who, False, f["repair_ns"] + cold, None, f["mean_ns"]))
-        for number, (who, is_planned, length, at, mean) in enumerate(outages):
-            first = self.drawn(number, 0, mean) if at is None else at
-            self.set_outage(number, first, who, is_planned, length, mean if at is None else None, 0)
+                    key = f.get("key")
+                    stream = len(outages) if key is None else 2**63 + key * 2**32 + group
+                    outages.append((who, False, f["repair_ns"] + cold, None, f["mean_ns"], stream))
+        for number, (who, is_planned, length, at, mean, stream) in enumerate(outages):
+            first = self.drawn(stream, 0, mean) if at is None else at
+            self.set_outage((number, stream), first, who, is_planned, length, mean if at is None else None, 0)
         for ix, placed in enumerate(sim.spec["deployments"]):
             if placed.get("autoscale"):
                 self.n_on[ix] = placed["autoscale"]["min"]
@@ -44,27 +47,27 @@ class Operation:
                     self.rest(replica, 0)
                 self.set_scale(ix, placed["autoscale"]["delay_ns"])
 
-    def drawn(self, number: int, n_before: int, mean: int) -> int:
-        return int(exponential(self.sim.spec["seed"], FAILURE, number, n_before) * float(mean))
+    def drawn(self, stream: int, n_before: int, mean: int) -> int:
+        return int(exponential(self.sim.spec["seed"], FAILURE, stream, n_before) * float(mean))
 
     def set_outage(
-        self, number: int, at: int, who: list[Replica], is_planned: bool, length: int, mean: int | None, n: int
+        self, numbers: tuple[int, int], at: int, who: list[Replica], is_planned: bool, length: int, mean: int | None, n: int
     ) -> None:
         def begin(now: int) -> None:
             for replica in who:
                 self.rest(replica, now)
             if not is_planned:
                 self.break_down(who, now)
-            self.sim.set(now + length, ENDS, (number,), end)
+            self.sim.set(now + length, ENDS, numbers[:1], end)
 
         def end(now: int) -> None:
             for replica in who:
                 self.serve(replica, now)
             if mean is not None:
-                again = now + self.drawn(number, n + 1, mean)
-                self.set_outage(number, again, who, is_planned, length, mean, n + 1)
+                again = now + self.drawn(numbers[1], n + 1, mean)
+                self.set_outage(numbers, again, who, is_planned, length, mean, n + 1)
 
-        self.sim.set(at, BEGINS, (number,), begin)
+        self.sim.set(at, BEGINS, numbers[:1], begin)
 
     def set_scale(self, ix: int, at: int) -> None:
         placed: dict[str, Any] = self.sim.spec["deployments"][ix]
@@ -102,7 +105,18 @@ class Operation:
         self.down_since[replica.number] = None
         self.sim.add_time(replica.deployment_ix, "down_ns", since, min(until, self.sim.length))
 
+    def watch(self, now: int, *, is_over: bool = False) -> None:
+        """After each event: which replicas are down and have no step under way."""
+        for replica in self.sim.replicas:
+            since, is_off = self.off_since[replica.number], self.reasons[replica.number] > 0 and replica.next_ns is None
+            if since is None and is_off:
+                self.off_since[replica.number] = now
+            elif since is not None and (is_over or not is_off):
+                self.off_since[replica.number] = None
+                self.sim.add_time(replica.deployment_ix, "off_ns", since, min(now, self.sim.length))
+
     def finish(self) -> None:
+        self.watch(self.sim.length, is_over=True)
         for replica in self.sim.replicas:
             if self.down_since[replica.number] is not None:
                 self.count_down(replica, self.sim.length)

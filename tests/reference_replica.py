@@ -453,7 +453,8 @@ class Replica:
         if self.chunks:
             alone = self.cost([]) if decoding else {"time_s": 0, "energy_j": 0}
             decode_s, decode_j = min(alone["time_s"], time), min(alone["energy_j"], energy)
-        ruling = time - line["network_s"] - line["launch_s"]
+        power = line["capped_s"] + line["capped_slope_s"] * self.step
+        ruling = time - line["network_s"] - line["launch_s"] - power
         held = sum(s.kv + 1 - self.grown for s in decoding)
         held += sum(s.target for s in self.running if s.prefilled < s.target)
         held += sum(s.target for s in self.moving + self.ready)
@@ -477,6 +478,7 @@ class Replica:
             compute_s=ruling if line["is_compute_bound"] else 0,
             network_s=line["network_s"],
             launch_s=line["launch_s"],
+            power_s=power,
             kv_token_s=held * time + grown,
             steps=1,
             input_tokens=fresh,

@@ -67,6 +67,7 @@ def placed(draw: st.DrawFn, role: str = "mixed") -> dict[str, Any]:
         "mean_ns": draw(st.sampled_from([200 * MS, 3000 * MS])),
         "repair_ns": draw(durations),
         "n_together": draw(st.integers(1, n)),
+        "key": draw(st.sampled_from([None, 7])),
     }
     return {
         "pool_ix": 0,

@@ -48,7 +48,8 @@ impl Sim {
     fn feed_blocks(&mut self, py: Python<'_>, blocks: &Bound<'_, PyAny>) -> PyResult<()> {
         let columns = Columns::read(blocks)?;
         let (row, hash) = (columns.u64("row")?, columns.u64("hash")?);
-        py.detach(|| guard(|| self.sim.feed_blocks(&row, &hash)))
+        let n = if columns.has("n") { columns.u32("n")? } else { Vec::new() };
+        py.detach(|| guard(|| self.sim.feed_blocks(&row, &hash, &n)))
     }
 
     fn end_of_requests(&mut self) {

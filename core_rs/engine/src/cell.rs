@@ -227,6 +227,9 @@ impl Sim {
             Some(next) => self.queue.set(replica, next),
             None => self.queue.remove(replica),
         }
+        if self.operation.is_eventful() {
+            self.watch(replica, t);
+        }
         self.heed(replica, t);
     }
 

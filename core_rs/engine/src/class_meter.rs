@@ -41,6 +41,8 @@ pub struct ClassCount {
     pub attained: u64,
     /// Done with one output token: they have no TPOT and hold any TPOT limit.
     pub single_token: u64,
+    /// Chains that began, closed loops not counted.
+    pub tasks: u64,
 }
 
 /// Counters of a class in one window, by the time of what happened.
@@ -118,6 +120,11 @@ impl ClassMeter {
     pub fn add_lost(&mut self, clock: &Clock, t_ns: u64, in_span: bool) {
         self.counts(in_span, |c| c.lost += 1);
         self.window(clock, t_ns).lost += 1;
+    }
+
+    /// A chain begins.
+    pub fn add_chain(&mut self, in_span: bool) {
+        self.counts(in_span, |c| c.tasks += 1);
     }
 
     /// A chain that began in the measured span is done, on `pool`.

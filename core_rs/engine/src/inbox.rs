@@ -179,13 +179,14 @@ impl Inbox {
         }
     }
 
-    /// A request was sent at `t`.
-    pub fn sent(&mut self, row: u64, t: u64) {
-        if let Some(chains) = &mut self.chains {
-            if u64::from(chains.head[row as usize]) == row {
-                chains.sent_ns[row as usize] = t;
-            }
+    /// A request was sent at `t`; true if a chain begins with it.
+    pub fn sent(&mut self, row: u64, t: u64) -> bool {
+        let Some(chains) = &mut self.chains else { return false };
+        let is_head = u64::from(chains.head[row as usize]) == row;
+        if is_head {
+            chains.sent_ns[row as usize] = t;
         }
+        is_head
     }
 
     /// The rows that follow `row`, with their delays, in their order.

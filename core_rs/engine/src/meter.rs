@@ -26,6 +26,7 @@ pub struct Work {
     pub compute_fs: i128,
     pub network_fs: i128,
     pub launch_fs: i128,
+    pub power_fs: i128,
     /// Integral of the tokens held in the KV cache.
     pub kv_token_fs: i128,
     pub steps: u64,
@@ -40,6 +41,8 @@ pub struct Work {
     pub preemptions: u64,
     /// Replica time without taking requests: failed, in maintenance, switched off or starting.
     pub down_ns: i128,
+    /// Of that, without a step under way.
+    pub off_ns: i128,
 }
 
 /// Whose time a step is.
@@ -161,6 +164,16 @@ impl DeploymentMeter {
         }
     }
 
+    /// A replica that takes no requests had no step under way from `from_ns` to `to_ns`.
+    pub fn add_off(&mut self, clock: &Clock, from_ns: u64, to_ns: u64) {
+        let mut at = from_ns;
+        while at < to_ns {
+            let end = clock.next_cut(at).min(to_ns);
+            self.add(clock, at, &Work { off_ns: i128::from(end - at), ..Work::default() });
+            at = end;
+        }
+    }
+
     fn add(&mut self, clock: &Clock, t_ns: u64, part: &Work) {
         self.windows.entry(t_ns / clock.window_ns).or_default().add(part);
         if clock.in_span(t_ns) {
@@ -188,7 +201,8 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: i128, is_last: bo
     };
     let n = i128::from(steps);
     let (network_fs, launch_fs) = (line.network_fs * n, line.launch_fs * n);
-    let ruling_fs = time_fs - network_fs - launch_fs;
+    let power_fs = sums::sum(line.capped_fs, from, to);
+    let ruling_fs = time_fs - network_fs - launch_fs - power_fs;
     let (memory_fs, compute_fs) = match line.bound {
         Bound::Memory => (ruling_fs, 0),
         Bound::Compute => (0, ruling_fs),
@@ -211,6 +225,7 @@ fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: i128, is_last: bo
         compute_fs,
         network_fs,
         launch_fs,
+        power_fs,
         kv_token_fs: held(to) - if from == 0 { 0 } else { held(from) },
         steps,
         input_tokens: at_end * stretch.input_tokens,
@@ -234,6 +249,7 @@ impl Work {
         self.compute_fs += other.compute_fs;
         self.network_fs += other.network_fs;
         self.launch_fs += other.launch_fs;
+        self.power_fs += other.power_fs;
         self.kv_token_fs += other.kv_token_fs;
         self.steps += other.steps;
         self.input_tokens += other.input_tokens;
@@ -243,6 +259,7 @@ impl Work {
         self.cached_input_tokens += other.cached_input_tokens;
         self.preemptions += other.preemptions;
         self.down_ns += other.down_ns;
+        self.off_ns += other.off_ns;
     }
 }
 
@@ -261,6 +278,7 @@ mod tests {
             compute_fs: 0,
             network_fs: a / 4,
             launch_fs: a / 4,
+            capped_fs: Line::default(),
             valid_steps: u64::MAX,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::rng::{Purpose, Stream};
 use crate::spec::{AutoscaleSpec, PlacedSpec, SimSpec};
+use crate::time::NEVER;
 
 /// Neighbouring replicas that are out together, once or again and again.
 #[derive(Debug, Clone)]
@@ -16,6 +17,9 @@ pub struct Outage {
     when: When,
 }
 
+/// Draws of groups that fail together are apart from those of single outages.
+const TOGETHER: u64 = 1 << 63;
+
 /// When replicas are out.
 #[derive(Debug, Clone, Copy)]
 enum When {
@@ -24,6 +28,8 @@ enum When {
     Drawn {
         mean_ns: u64,
         n_before: u64,
+        /// Whose draws they are: this outage's own, or those of a group that fails together.
+        stream: Option<u64>,
     },
 }
 
@@ -47,6 +53,8 @@ pub struct Operation {
     pub cold_start_ns: Vec<u64>,
     /// By replica: reasons for which it does not serve.
     n_reasons: Vec<u32>,
+    /// By replica that does not serve: since when it has no step under way; `NEVER` while it has.
+    pub off_since: Vec<u64>,
     /// By deployment: replicas that do not serve, and since when that was counted.
     down: Vec<(u64, u64)>,
 }
@@ -69,6 +77,7 @@ impl Operation {
             scales,
             cold_start_ns: spec.deployments.iter().map(|placed| placed.cold_start_ns).collect(),
             n_reasons: vec![0; first as usize],
+            off_since: vec![NEVER; first as usize],
             down: vec![(0, 0); spec.deployments.len()],
         }
     }
@@ -98,8 +107,9 @@ impl Operation {
     fn begins_ns(&self, outage: usize, after_ns: u64) -> u64 {
         match self.outages[outage].when {
             When::At(t) => t,
-            When::Drawn { mean_ns, n_before } => {
-                let draw = Stream::new(self.seed, Purpose::Failure, outage as u64, n_before).exponential();
+            When::Drawn { mean_ns, n_before, stream } => {
+                let stream = stream.unwrap_or(outage as u64);
+                let draw = Stream::new(self.seed, Purpose::Failure, stream, n_before).exponential();
                 after_ns.saturating_add((draw * mean_ns as f64) as u64)
             }
         }
@@ -109,6 +119,15 @@ impl Operation {
     pub fn add_reason(&mut self, replica: u32) -> bool {
         self.n_reasons[replica as usize] += 1;
         self.n_reasons[replica as usize] == 1
+    }
+
+    /// Whether something may keep a replica from serving.
+    pub fn is_eventful(&self) -> bool {
+        !self.outages.is_empty() || self.scales.iter().any(Option::is_some)
+    }
+
+    pub fn is_down(&self, replica: u32) -> bool {
+        self.n_reasons[replica as usize] > 0
     }
 
     /// One reason less; true if it serves now.
@@ -140,7 +159,7 @@ fn outages_of(placed: &PlacedSpec, first: u32) -> Vec<Outage> {
         .collect();
     for failure in &placed.failures {
         let n = placed.n_replicas as u32;
-        let mut at = 0;
+        let (mut at, mut number) = (0, 0_u32);
         while at < n {
             outages.push(Outage {
                 first: first + at,
@@ -148,9 +167,14 @@ fn outages_of(placed: &PlacedSpec, first: u32) -> Vec<Outage> {
                 is_planned: false,
                 length_ns: failure.repair_ns,
                 cold_start_ns,
-                when: When::Drawn { mean_ns: failure.mean_ns, n_before: 0 },
+                when: When::Drawn {
+                    mean_ns: failure.mean_ns,
+                    n_before: 0,
+                    stream: failure.key.map(|key| TOGETHER | u64::from(key) << 32 | u64::from(number)),
+                },
             });
             at = at.saturating_add(failure.n_together);
+            number += 1;
         }
     }
     outages

@@ -156,6 +156,11 @@ impl Replica {
         }
     }
 
+    /// No step is under way.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none()
+    }
+
     fn n_running(&self) -> u64 {
         (self.prefilling.len() + self.decoding.len() + self.handover.n_held()) as u64
     }

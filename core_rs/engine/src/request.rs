@@ -212,21 +212,21 @@ impl Slab {
     }
 
     /// Set the hashes of the prompt in `slot`.
-    pub fn set_hashes(&mut self, slot: u32, hashes: &[u64]) {
+    pub fn set_hashes(&mut self, slot: u32, hashes: impl Iterator<Item = u64>) {
         if self.chains.len() <= slot as usize {
             self.chains.resize_with(slot as usize + 1, Chain::default);
         }
         let chain = &mut self.chains[slot as usize];
         chain.held.clear();
         chain.hashes.clear();
-        chain.hashes.extend_from_slice(hashes);
+        chain.hashes.extend(hashes);
     }
 
     /// Give the hashes in one slot to another, if they were set.
     pub fn copy_hashes(&mut self, from: u32, to: u32) {
         if let Some(chain) = self.chains.get(from as usize) {
             let hashes = chain.hashes.clone();
-            self.set_hashes(to, &hashes);
+            self.set_hashes(to, hashes.into_iter());
         }
     }
 

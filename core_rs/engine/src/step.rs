@@ -95,6 +95,8 @@ pub struct StepLine {
     pub memory_fs: i128,
     pub compute_fs: i128,
     pub network_fs: i128,
+    /// Of the time, what a power cap adds.
+    pub capped_fs: Line,
     /// The lines hold for steps 0..`valid_steps`; `u64::MAX` if for ever.
     pub valid_steps: u64,
 }
@@ -119,6 +121,7 @@ impl StepLine {
         self.memory_fs += of(other.memory_fs);
         self.compute_fs += of(other.compute_fs);
         self.network_fs += of(other.network_fs);
+        self.capped_fs = self.capped_fs.plus(part(other.capped_fs));
         self.valid_steps = self.valid_steps.min(other.valid_steps);
     }
 }
@@ -359,7 +362,9 @@ impl StepModel {
 
         let work_j = work.joules(p);
         let work_slope_j = p.j_per_byte * bytes_slope + p.j_per_flop_attention * attention_flops_slope;
-        let (time_fs, power_steps) = self.throttle(time_fs, work_j, work_slope_j);
+        let own_fs = time_fs;
+        let (time_fs, power_steps) = self.throttle(own_fs, work_j, work_slope_j);
+        let capped_fs = Line { base: time_fs.base - own_fs.base, slope: time_fs.slope - own_fs.slope };
         let (energy_fj, energy_steps) = self.energy(time_fs, work_j, work_slope_j);
         StepLine {
             time_fs,
@@ -371,6 +376,7 @@ impl StepModel {
             memory_fs: memory_fs.base,
             compute_fs: compute_fs.base,
             network_fs,
+            capped_fs,
             valid_steps: ruling.steps_above(&other).min(energy_steps).min(power_steps),
         }
     }

@@ -93,6 +93,7 @@ fn classes(sim: &Sim) -> Table {
         .u64("span_completed", &rows, |r| r.2.completed)
         .u64("span_attained", &rows, |r| r.2.attained)
         .u64("span_single_token", &rows, |r| r.2.single_token)
+        .u64("span_tasks", &rows, |r| r.2.tasks)
 }
 
 fn class_windows(sim: &Sim) -> Table {
@@ -128,6 +129,7 @@ fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
         .f64("compute_s", rows, |r| s_from_fs(of(r).compute_fs))
         .f64("network_s", rows, |r| s_from_fs(of(r).network_fs))
         .f64("launch_s", rows, |r| s_from_fs(of(r).launch_fs))
+        .f64("power_s", rows, |r| s_from_fs(of(r).power_fs))
         .f64("kv_token_s", rows, |r| s_from_fs(of(r).kv_token_fs))
         .u64("steps", rows, |r| of(r).steps)
         .u64("input_tokens", rows, |r| of(r).input_tokens)
@@ -137,6 +139,7 @@ fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
         .u64("cached_input_tokens", rows, |r| of(r).cached_input_tokens)
         .u64("preemptions", rows, |r| of(r).preemptions)
         .f64("down_s", rows, |r| s_from_wide_ns(of(r).down_ns))
+        .f64("off_s", rows, |r| s_from_wide_ns(of(r).off_ns))
 }
 
 /// One row a kept value or bucket: what `quantiles` reads back.
@@ -205,6 +208,8 @@ pub fn steps(lines: &[StepLine]) -> Table {
         .f64("compute_s", lines, |l| s_from_fs(l.compute_fs))
         .f64("network_s", lines, |l| s_from_fs(l.network_fs))
         .f64("launch_s", lines, |l| s_from_fs(l.launch_fs))
+        .f64("capped_s", lines, |l| s_from_fs(l.capped_fs.base))
+        .f64("capped_slope_s", lines, |l| s_from_fs(l.capped_fs.slope))
         .u64("is_compute_bound", lines, |l| u64::from(l.bound == Bound::Compute))
         .u64("valid_steps", lines, |l| l.valid_steps)
 }

@@ -17,11 +17,14 @@ impl Sim {
 
     /// A client sends a request: it is offered.
     pub(super) fn send(&mut self, asked: Asked, t: u64) {
-        self.inbox.sent(asked.row, t);
+        let is_head = self.inbox.sent(asked.row, t);
         let in_span = self.clock.in_span(t);
         let clock = &self.clock;
         let meter = &mut self.classes[usize::from(asked.class)];
         meter.add_offered(clock, t, in_span, asked.input_tokens, asked.output_tokens);
+        if is_head && asked.session.is_some() && !self.spec.classes[usize::from(asked.class)].chains_go_on {
+            meter.add_chain(in_span);
+        }
         let slot = self.slab.insert(Request::new(&asked, in_span, t));
         if self.has_caches {
             self.slab.set_hashes(slot, self.hashes.of(asked.row));

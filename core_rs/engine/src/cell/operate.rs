@@ -3,6 +3,7 @@
 use super::Sim;
 use crate::agenda::Event;
 use crate::request::{Leaving, NOWHERE};
+use crate::time::NEVER;
 
 impl Sim {
     /// Set what is known or drawn of outages, and switch off what the load has to ask for first.
@@ -23,11 +24,32 @@ impl Sim {
         for deployment in 0..self.deployments.len() {
             self.count_down(deployment, self.spec.length_ns, 0);
         }
+        for replica in 0..self.replicas.len() as u32 {
+            self.end_off(replica, self.spec.length_ns);
+        }
     }
 
     fn count_down(&mut self, deployment: usize, t: u64, change: i64) {
         let (n, since) = self.operation.count_down(deployment, t, change);
         self.meters[deployment].add_down(&self.clock, since, t.min(self.spec.length_ns), n);
+    }
+
+    /// Note at `t` whether a replica that does not serve has a step under way.
+    pub(super) fn watch(&mut self, replica: u32, t: u64) {
+        let is_off = self.operation.is_down(replica) && self.replicas[replica as usize].is_idle();
+        if !is_off {
+            self.end_off(replica, t);
+        } else if self.operation.off_since[replica as usize] == NEVER {
+            self.operation.off_since[replica as usize] = t;
+        }
+    }
+
+    fn end_off(&mut self, replica: u32, t: u64) {
+        let since = std::mem::replace(&mut self.operation.off_since[replica as usize], NEVER);
+        if since < t {
+            let meter = &mut self.meters[self.deployment_of[replica as usize] as usize];
+            meter.add_off(&self.clock, since, t.min(self.spec.length_ns));
+        }
     }
 
     pub(super) fn begin_outage(&mut self, outage: usize, t: u64) {
@@ -56,6 +78,7 @@ impl Sim {
         if self.operation.add_reason(replica) {
             self.router.set_up(replica, false);
             self.count_down(self.deployment_of[replica as usize] as usize, t, 1);
+            self.watch(replica, t);
         }
     }
 
@@ -64,6 +87,7 @@ impl Sim {
         if self.operation.take_reason(replica) {
             self.router.set_up(replica, true);
             self.count_down(self.deployment_of[replica as usize] as usize, t, -1);
+            self.watch(replica, t);
         }
     }
 
@@ -90,6 +114,7 @@ impl Sim {
         for replica in replicas.clone() {
             lost.extend(self.at_desk(replica, |replica, desk| replica.fail(t, desk)));
             self.queue.remove(replica);
+            self.watch(replica, t);
         }
         for slot in self.slab.live() {
             let request = &mut self.slab[slot];

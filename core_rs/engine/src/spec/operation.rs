@@ -22,6 +22,9 @@ pub struct FailureSpec {
     pub repair_ns: u64,
     /// How many neighbouring replicas fail together.
     pub n_together: u32,
+    /// Failures of the same key fail together over deployments: their first replicas, their second, and so on.
+    #[serde(default)]
+    pub key: Option<u32>,
 }
 
 /// Replicas that are switched on and off with the load.

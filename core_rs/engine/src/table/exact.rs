@@ -13,9 +13,10 @@ pub(super) const SPAN: u64 = u64::MAX;
 type Wide = (&'static str, fn(&mut Work) -> &mut i128);
 type Count = (&'static str, fn(&mut Work) -> &mut u64);
 
-pub(super) const WIDE: [Wide; 13] = [
+pub(super) const WIDE: [Wide; 15] = [
     ("busy_ns", |w| &mut w.busy_ns),
     ("down_ns", |w| &mut w.down_ns),
+    ("off_ns", |w| &mut w.off_ns),
     ("prefill_fs", |w| &mut w.prefill_fs),
     ("decode_fs", |w| &mut w.decode_fs),
     ("prefill_fj", |w| &mut w.prefill_fj),
@@ -26,6 +27,7 @@ pub(super) const WIDE: [Wide; 13] = [
     ("compute_fs", |w| &mut w.compute_fs),
     ("network_fs", |w| &mut w.network_fs),
     ("launch_fs", |w| &mut w.launch_fs),
+    ("power_fs", |w| &mut w.power_fs),
     ("kv_token_fs", |w| &mut w.kv_token_fs),
 ];
 pub(super) const COUNTS: [Count; 7] = [
