@@ -46,7 +46,10 @@ class Sim:
         """
 
     def feed_blocks(self, blocks: object) -> None:
-        """Hand in hashes of prompts that were fed: row UInt64 (ascending), hash UInt64, in prompt order."""
+        """Hand in hashes of prompts that were fed: row UInt64 (ascending), hash UInt64, in prompt order.
+
+        Optional: n UInt32, how many consecutive hashes from hash on a row stands for.
+        """
 
     def end_of_requests(self) -> None:
         """No more requests will come."""

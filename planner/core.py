@@ -194,7 +194,8 @@ def simulate_cell(
     for one; each is handed over when the one before is used up, so that memory does not grow with their number (chains
     are handed over whole).
     `blocks`, the hashes of prompts for prefix caches, has row and hash UInt64: by row, in prompt order, a hash for each
-    `hash_block_tokens` tokens (the last may stand for less) that names them and all before them. `progress` is told the
+    `hash_block_tokens` tokens (the last may stand for less) that names them and all before them; with a column n UInt32
+    a row stands for n consecutive hashes from hash on. `progress` is told the
     simulated nanoseconds and the events so far after each slice; `is_cancelled` is asked before each.
 
     Raises:

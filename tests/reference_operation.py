@@ -23,7 +23,9 @@ class Operation:
         self.off_since: list[int | None] = [None] * len(sim.replicas)
         self.down_since: list[int | None] = [None] * len(sim.replicas)
         self.n_on: dict[int, int] = {}
-        outages: list[tuple[list[Replica], bool, int, int | None, int, int]] = []  # who, planned, length, at, mean, stream
+        outages: list[
+            tuple[list[Replica], bool, int, int | None, int, int]
+        ] = []  # who, planned, length, at, mean, stream
         for ix, placed in enumerate(sim.spec["deployments"]):
             mine = [r for r in sim.replicas if r.deployment_ix == ix]
             cold = placed.get("cold_start_ns", 0)
@@ -51,7 +53,14 @@ class Operation:
         return int(exponential(self.sim.spec["seed"], FAILURE, stream, n_before) * float(mean))
 
     def set_outage(
-        self, numbers: tuple[int, int], at: int, who: list[Replica], is_planned: bool, length: int, mean: int | None, n: int
+        self,
+        numbers: tuple[int, int],
+        at: int,
+        who: list[Replica],
+        is_planned: bool,
+        length: int,
+        mean: int | None,
+        n: int,
     ) -> None:
         def begin(now: int) -> None:
             for replica in who:

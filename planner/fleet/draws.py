@@ -68,10 +68,10 @@ class CellRequests:
 
     @property
     def blocks(self) -> pl.DataFrame | None:
-        """The single blocks of all prompts."""
-        from planner.traffic import blocks
-
-        return None if self.runs is None else blocks.expand(self.runs)
+        """The blocks of all prompts as the core takes them: `n` consecutive hashes a row, so that the prompts of a
+        session, each of which repeats the one before it, take memory by their number and not by its square.
+        """
+        return None if self.runs is None else self.runs.rename({"first_hash": "hash"})
 
 
 def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import planner
 from planner.core import SimTables, simulate
+from planner.errors import CoreError
 from planner.fleet.cells import sim_spec
 from planner.fleet.layout import lay_out
 from planner.study.run import mean_lengths
@@ -59,3 +61,44 @@ def test_a_run_takes_prefixes_and_is_faster_for_them(tmp_path: Path) -> None:
     cold = planner.run(planner.load(path, sets=[off])).to_json()["classes"]["chat"]
     assert warm["completed"] == cold["completed"]
     assert warm["ttft_s"]["mean"] < cold["ttft_s"]["mean"]
+
+
+SESSIONS = TEXT.replace("rate: 20 req/s", "rate: 40 req/s").replace(
+    "prefix_reuse: 60 %", "sessions: {turns: {dist: fixed, value: 20}, think: 1 s}"
+)
+
+
+def test_sessions_are_fed_as_runs_and_found_as_if_they_were_fed_block_by_block(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(SESSIONS)
+    s = planner.load(path, sets=["traffic.chat.input=1 ktok"])
+    traffic = for_scenario(s, 3, prefixes=True)
+    assert traffic.runs is not None
+    assert traffic.blocks is not None
+    # A head that all share and a tail of its own: two rows a turn at most, however long the session is.
+    assert traffic.runs.height <= 2 * traffic.frame.height
+    assert traffic.blocks.height > 30 * traffic.frame.height
+    spec = sim_spec(
+        s, lay_out(s, mean_lengths(s)), seed=3, length_ns=traffic.length_ns, keep_requests=True, block_tokens=256
+    )
+    runs = simulate(spec, traffic.frame, traffic.runs.rename({"first_hash": "hash"}))
+    each = simulate(spec, traffic.frame, traffic.blocks)
+    assert int(runs.deployments["cached_input_tokens"].sum()) > 0
+    for name in ("requests", "deployments", "windows", "classes", "sketches"):
+        assert getattr(runs, name).equals(getattr(each, name)), name
+
+
+def test_runs_longer_than_their_prompt_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TEXT)
+    s = planner.load(path)
+    traffic = for_scenario(s, 3, prefixes=True)
+    spec = sim_spec(
+        s, lay_out(s, mean_lengths(s)), seed=3, length_ns=traffic.length_ns, keep_requests=False, block_tokens=32
+    )
+    of = {"row": pl.UInt64, "hash": pl.UInt64, "n": pl.UInt32}
+    for n in (4000 // 32 + 1, 2**32 - 1):
+        with pytest.raises(CoreError, match="more than 4000 prompt tokens"):
+            simulate(spec, traffic.frame, pl.DataFrame({"row": [0], "hash": [2**64 - 1], "n": [n]}, schema=of))
+    none = simulate(spec, traffic.frame, pl.DataFrame({"row": [0], "hash": [5], "n": [0]}, schema=of))
+    assert none.deployments["cached_input_tokens"].sum() == 0
