@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
+    from planner.report.compare import compare
     from planner.scenario.load import load
     from planner.scenario.schema import Scenario
     from planner.study.run import run
 
-__all__ = ["Result", "Scenario", "load", "run"]
+__all__ = ["Result", "Scenario", "compare", "load", "run"]
 
 _HOME = {
     "Result": "planner.aggregate.result",
+    "compare": "planner.report.compare",
     "Scenario": "planner.scenario",
     "load": "planner.scenario",
     "run": "planner.study.run",

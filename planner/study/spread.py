@@ -166,7 +166,8 @@ def _world(run: VariantRun, seed: SeedRun, terms: Terms) -> _World:
     classes = class_figures(run, seed, held.span)
     found: Figures = {}
     for name, figures in classes.items():
-        found |= {f"classes.{name}.{each['metric']}_s.{each['quantile']}": each["value"] for each in figures["limits"]}
+        for each in figures["limits"]:
+            found[f"classes.{name}.limits.{each['metric']}.{each['quantile']}"] = each["value"]
         found[f"classes.{name}.attainment_frac"] = figures["attainment_frac"]
     span_s = held.span.span_s
     found["fleet.tokens_per_s_out"] = held.tokens["output"] / span_s if span_s > 0 else None
@@ -196,7 +197,7 @@ def _swing_alone(spreads: Sequence[_Spread], terms: Mapping[str, Terms], simulat
 
 def _leading(spread: _Spread) -> list[Fact]:
     """The simulated facts that correlate most with the cost of a token and with the limits."""
-    figures = [_LEAD, *(name for name in spread.base if name.startswith("classes.") and "_s." in name)]
+    figures = [_LEAD, *(name for name in spread.base if ".limits." in name)]
     facts = [fact for fact in (*spread.facts.simulated, *spread.facts.members) if not fact.path.startswith("racks.")]
 
     def strength(fact: Fact) -> float:

@@ -49,14 +49,19 @@ def spread(result: Result, variant: str = "base") -> dict[str, Any]:
 def test_every_headline_figure_has_an_interval(found: Result) -> None:
     tree = spread(found)
     assert (tree["samples"], tree["simulated"], tree["seed"]) == (12, 3, 1)
-    for figure in ("cost.usd_per_mtok_out_whole", "energy.j_per_token_all", "carbon.kgco2e", "classes.chat.ttft_s.p95"):
+    for figure in (
+        "cost.usd_per_mtok_out_whole",
+        "energy.j_per_token_all",
+        "carbon.kgco2e",
+        "classes.chat.limits.ttft.p95",
+    ):
         each = tree["figures"][figure]
         assert each["low"] <= each["median"] <= each["high"], figure
         assert each["n"] == 12 - tree["infeasible"]
     of_variant = found.variants["base"]
     assert tree["figures"]["cost.usd_per_h"]["value"] == of_variant["cost"]["usd_per_h"]
     limit = of_variant["classes"]["chat"]["limits"][0]
-    assert tree["figures"]["classes.chat.ttft_s.p95"]["value"] == limit["value"]
+    assert tree["figures"]["classes.chat.limits.ttft.p95"]["value"] == limit["value"]
 
 
 def test_the_table_has_every_value(found: Result) -> None:
@@ -69,7 +74,7 @@ def test_the_table_has_every_value(found: Result) -> None:
     assert spread(found)["figures"]["cost.usd_per_h"]["median"] == quantile(costs, 0.5)
     # What the simulator gave is the same for samples that share a simulation; money differs.
     for _, group in wide.group_by("simulated_ix", maintain_order=True):
-        assert group["classes.chat.ttft_s.p95"].n_unique() == 1
+        assert group["classes.chat.limits.ttft.p95"].n_unique() == 1
         assert group["cost.usd_per_h"].n_unique() == group.height
 
 
@@ -85,7 +90,7 @@ def test_variants_see_the_same_worlds(found: Result) -> None:
     same = (
         "prices.finance.life_years",
         "energy.facility_kwh",
-        "classes.chat.tpot_s.p95",
+        "classes.chat.limits.tpot.p95",
         "chips.jalapeno.memory_bytes",
     )
     for name in same:
@@ -107,7 +112,7 @@ def test_facts_that_the_simulator_reads_are_swung_by_simulation(found: Result) -
     table = found.tables["swings"].filter((pl.col("variant") == "base") & pl.col("is_simulated"))
     alone = table.filter(pl.col("swing").is_not_null())
     assert 0 < alone["path"].n_unique() <= N_ALONE
-    latency = alone.filter(pl.col("figure") == "classes.chat.tpot_s.p95")
+    latency = alone.filter(pl.col("figure") == "classes.chat.limits.tpot.p95")
     assert latency["swing"].max() > 0  # type: ignore[operator]
 
 
