@@ -185,6 +185,22 @@ TIMELINE: Columns = {
     "n_prompts": "count64",
     "steps": "count64",
 }
+CURVES: Columns = {
+    **KEYS,
+    "pool": "text",
+    "model": "text",
+    "layout": "text",
+    "role": "text",
+    "replicas": "count",
+    "chip_rated_w": "float",
+    "prompt_tokens": "float",
+    "cached_tokens": "float",
+    "mean_output_tokens": "float",
+    "n_seqs": "count",
+    "tpot_s": "float",
+    "tokens_per_s_in": "float",
+    "tokens_per_s_out": "float",
+}
 TABLES: Mapping[str, Columns] = {
     "pools": POOLS,
     "deployments": DEPLOYMENTS,
@@ -198,11 +214,12 @@ TABLES: Mapping[str, Columns] = {
     "samples": SAMPLES,
     "requests": REQUESTS,
     "timeline": TIMELINE,
+    "curves": CURVES,
 }
 """Every table of a result, by the name of its file."""
 
-ON_DEMAND = frozenset({"samples", "requests", "timeline"})
-"""Tables that are there only where they were asked for."""
+ON_DEMAND = frozenset({"samples", "requests", "timeline", "curves"})
+"""Tables that are there only where they were asked for, or where the road to a result made them (`curves`)."""
 
 
 def schema_of(columns: Columns) -> dict[str, pl.DataType]:

@@ -36,8 +36,11 @@ class Result:
     """What it was made with: versions of planner and of the core."""
 
     @classmethod
-    def of(cls, runs: Sequence[VariantRun], *, inputs: str) -> Result:
-        """The result of some simulated variants; `inputs` is the digest of what they depend on."""
+    def of(cls, runs: Sequence[VariantRun], *, inputs: str, curves: pl.DataFrame | None = None) -> Result:
+        """The result of some simulated variants; `inputs` is the digest of what they depend on.
+
+        `curves` is what each deployment could give at every batch (`columns.CURVES`).
+        """
         from planner import core
         from planner.aggregate.summary import summarise
         from planner.aggregate.tables import tables
@@ -48,7 +51,7 @@ class Result:
         variants = [summarise(run, finance) for run in runs]
         return cls(
             variants={variant.run.scenario.name: variant.tree for variant in variants},
-            tables=tables(variants),
+            tables=tables(variants) | ({} if curves is None else {"curves": curves}),
             scenarios={
                 run.scenario.name: to_yaml(run.scenario.tree, origins=True, beside=run.scenario.base_dir)
                 for run in runs

@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("planner.cli.run", "Simulate the fleet as given: latency limits, load, power, cost."),
     "sweep": ("planner.cli.sweep", "The scenario at every point of its axes; the cheapest that holds its limits."),
     "compare": ("planner.cli.compare", "Results side by side: what is better beyond noise, and what differs."),
+    "report": ("planner.cli.report", "The page of a result: the answer, the figures, the evidence."),
     "calibrate": ("planner.cli.calibrate", "Fit the model to measured points; errors on what a fit left out."),
     "posterior": ("planner.cli.posterior", "Infer what is undisclosed of Jalapeño from its published figures."),
     "frontier": ("planner.cli.frontier", "Latency against throughput a chip, a kW and a dollar, for one model."),

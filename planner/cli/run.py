@@ -10,10 +10,12 @@ import click
 
 from planner.cli import output
 from planner.cli.progress import ProgressLine
+from planner.errors import Notice, RunError
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
     from planner.scenario import Scenario
+    from planner.study.answer import Answer
 
 SCHEMA = "planner.run/1"
 EXIT_GATE = 3
@@ -42,6 +44,7 @@ Examples:
 )
 @click.option("--gate", is_flag=True, help="Exit 3 when a limit is missed.")
 @click.option("--force", is_flag=True, help="Simulate again, over a result that is there.")
+@click.option("--report/--no-report", "has_page", default=True, help="Write the page report.html, too [yes].")
 @output.verb(SCHEMA)
 def command(
     scenario: str,
@@ -54,6 +57,7 @@ def command(
     keep: tuple[str, ...],
     gate: bool,
     force: bool,
+    has_page: bool,
     to: output.Settings,
 ) -> None:
     """Simulate the fleet of SCENARIO (a file, or - for stdin) under its traffic.
@@ -85,10 +89,25 @@ def command(
         shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
     else:
         shown += f"\nwrote {done.folder}/"
+    page = _write_page(done) if has_page else []
     aside = [notice for each in scenarios for notice in set_aside(each, "run")]
-    notices = dict.fromkeys([*result.notices, *aside])
+    notices = dict.fromkeys([*result.notices, *aside, *page])
     output.reply(SCHEMA, result.to_json(), shown, to, warnings=notices, inputs=result.inputs)
     finish(result, gate=gate)
+
+
+def _write_page(done: Answer) -> list[Notice]:
+    """The page and the rows of its figures, in the result's folder; that it could not be written loses no answer."""
+    from planner.report import write
+
+    page = done.folder / write.PAGE
+    if done.is_reused and page.is_file():
+        return []
+    try:
+        write.write_page(done.result, page, frames_in=done.folder / write.FRAMES)
+    except RunError as error:
+        return [Notice("no_page", f"the page was not written: {error}")]
+    return []
 
 
 def finish(result: Result, *, gate: bool) -> None:

@@ -24,6 +24,7 @@ from planner.fleet.draws import Draw
 from planner.fleet.executor import Executor, Progress, Simulation
 from planner.fleet.layout import Lengths, lay_out
 from planner.scenario import Scenario, refuse_unsupported
+from planner.study.steady import curves
 from planner.study.survive import with_checks
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def run(
     kept_too = partial(simulate, kept=kept, keep_requests=keep_requests, keep_timeline=keep_timeline)
     runs = with_checks(variants, fleets, [lengths[traffic_key(scenario)] for scenario in variants], kept_too)
     inputs = inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline)
-    return with_spread(Result.of(runs, inputs=inputs), runs, simulate)
+    return with_spread(Result.of(runs, inputs=inputs, curves=curves(runs)), runs, simulate)
 
 
 def _simulate(

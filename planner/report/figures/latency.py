@@ -1,0 +1,148 @@
+"""Latency by quantile: a panel for each limited metric of each class, the limit as a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from planner.report.figures.frames import decades, schema
+from planner.report.figures.style import LIGHT, TIME_LABEL, Look, chart
+from planner.report.text import plain
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.aggregate.result import Result
+
+QUANTILES = (
+    0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.875, 0.9,
+    0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.992, 0.994, 0.995, 0.996, 0.997, 0.998, 0.999,
+)  # fmt: skip
+MOST_CLASSES, A_ROW = 8, 3
+SHOWN_WITHOUT_LIMITS = ("ttft", "tpot", "e2e")
+COLUMNS = {
+    "variant": "str",
+    "class": "str",
+    "metric": "str",
+    "quantile": "f64",
+    "value_s": "f64",
+    "limit_quantile": "f64",
+    "limit_s": "f64",
+}
+
+
+def frame(result: Result) -> pl.DataFrame:
+    """Quantiles of every class, over all seeds together; in the row of a limit's quantile the limit stands beside.
+
+    The quantile of a limit is over all offered requests (`limits[]`), those of the curve over those that have a value.
+    """
+    import polars as pl
+
+    rows = [row for name, tree in result.variants.items() for row in _of_variant(result, name, tree)]
+    return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
+
+
+def _of_variant(result: Result, name: str, tree: Mapping[str, Any]) -> list[dict[str, Any]]:
+    from planner import core
+
+    sketches = result.tables["sketches"]
+    mine = sketches.filter(sketches["variant"] == name)
+    asked = []
+    for ix, (each, figures) in enumerate(tree["classes"].items()):
+        metrics = list(dict.fromkeys(limit["metric"] for limit in figures["limits"])) or list(SHOWN_WITHOUT_LIMITS)
+        asked += [(ix, each, metric, quantile) for metric in metrics for quantile in QUANTILES]
+    core_columns = mine.select("class_ix", "pool_ix", "metric_ix", "is_bucket", "key_ns", "count", "sum_s", "sum_fs")
+    values = core.quantiles(core_columns, [core.Query(ix, metric, quantile) for ix, _, metric, quantile in asked])
+    rows = []
+    for (_, each, metric, quantile), value in zip(asked, values, strict=True):
+        row = {"variant": name, "class": each, "metric": metric, "quantile": quantile, "value_s": value}
+        limit = next(
+            (
+                limit
+                for limit in tree["classes"][each]["limits"]
+                if limit["metric"] == metric and abs(float(limit["quantile"][1:]) / 100 - quantile) < 1e-9
+            ),
+            None,
+        )
+        rows.append(row | {"limit_quantile": quantile if limit else None, "limit_s": limit["limit"] if limit else None})
+    return rows
+
+
+def draw(rows: pl.DataFrame, look: Look) -> Any:
+    """Small panels, a row for each class: the quantile to the right in nines, the time upwards, both logarithmic."""
+    import altair as alt
+
+    classes: dict[str, list[str]] = {}
+    for each, metric in dict.fromkeys(rows.select("class", "metric").iter_rows()):
+        classes.setdefault(each, []).append(metric)
+    shown = dict(list(classes.items())[:MOST_CLASSES])
+    a_row = min(A_ROW, max(len(metrics) for metrics in shown.values()))
+    bands = []
+    for each, metrics in shown.items():
+        panels = [
+            _panel(
+                [row for row in rows.iter_rows(named=True) if (row["class"], row["metric"]) == (each, m)], look, a_row
+            )
+            for m in metrics
+        ]
+        bands += [alt.hconcat(*panels[at : at + a_row], spacing=14) for at in range(0, len(panels), a_row)]
+    return alt.vconcat(*bands, spacing=12)
+
+
+def _panel(mine: list[dict[str, Any]], look: Look, a_row: int) -> Any:
+    import altair as alt
+
+    first = mine[0]
+    points = [{"tail": 1 - row["quantile"], "s": row["value_s"]} for row in mine if row["value_s"]]
+    limits = [
+        {"tail": 1 - row["quantile"], "s": row["limit_s"], "words": _limit_words(row)}
+        for row in mine
+        if row["limit_s"] is not None
+    ]
+    width = (look.width - 62 * a_row) / a_row
+    x = alt.X(
+        "tail:Q",
+        title=None,
+        scale=alt.Scale(type="log", domain=[1, 0.001], nice=False),
+        axis=alt.Axis(values=[0.5, 0.1, 0.01, 0.001], labelExpr="'p' + format(100 - datum.value * 100, '~r')"),
+    )
+    ends, ticks = decades([row["s"] for row in (*points, *limits)])
+    y = alt.Y(
+        "s:Q",
+        title=None,
+        scale=alt.Scale(type="log", domain=ends, nice=False),
+        axis=alt.Axis(values=ticks, labelExpr=TIME_LABEL),
+    )
+    layers = [
+        chart(points or [{"tail": 1, "s": None}]).mark_line(color=LIGHT["ink"], interpolate="monotone").encode(x=x, y=y)
+    ]
+    if limits:
+        at = chart(limits)
+        layers += [
+            at.mark_rule(color=LIGHT["limit"], strokeDash=[5, 3]).encode(y=alt.Y("s:Q")),
+            at.mark_point(color=LIGHT["limit"], filled=True, size=46, shape="diamond", opacity=1).encode(
+                x=alt.X("tail:Q"), y=alt.Y("s:Q"), description=alt.Description("words:N")
+            ),
+        ]
+    name = plain(f"{first['class']} {first['metric']}")
+    return alt.layer(*layers).properties(width=width, height=104, title=alt.TitleParams(name, offset=4, frame="group"))
+
+
+def _limit_words(row: Mapping[str, Any]) -> str:
+    from planner import units
+
+    where = f"p{row['quantile'] * 100:g}"
+    return f"limit {units.format(row['limit_s'], 'time')} at {where}; {units.format(row['value_s'], 'time')} found"
+
+
+def alt(rows: pl.DataFrame) -> str:
+    """What the figure shows, in words."""
+    from planner import units
+
+    parts = [
+        f"{row['class']} {row['metric']} p{row['quantile'] * 100:g}: {units.format(row['value_s'], 'time')}, limit "
+        f"{units.format(row['limit_s'], 'time')}"
+        for row in rows.iter_rows(named=True)
+        if row["limit_s"] is not None
+    ]
+    return "Latency by quantile. " + ("; ".join(parts) or "No limits are set.")

@@ -1,0 +1,183 @@
+"""The figures by name: what each is, how it is made, and why some cannot be made from a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import Fault, ScenarioError, near
+from planner.report.figures.style import Look, look
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.aggregate.result import Result
+
+__all__ = ["FIGURES", "MORE", "SIX", "Drawn", "drawn", "frames", "look_of", "select"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure; the module has `frame`, `draw` and `alt`, by these names or with a prefix."""
+
+    name: str
+    title: str
+    caption: str
+    """How it is read, and on which basis it stands."""
+    module: str
+    prefix: str = ""
+
+    def part(self, name: str) -> Callable[..., Any]:
+        """`frame`, `draw` or `alt`."""
+        found: Callable[..., Any] = getattr(import_module(f"planner.report.figures.{self.module}"), self.prefix + name)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure of one variant: `chart` is None where the result holds nothing to draw, and `why` says so."""
+
+    figure: Figure
+    rows: pl.DataFrame
+    chart: Any
+    alt: str
+    why: str = ""
+
+
+_SIX = (
+    Figure(
+        "demand",
+        "Demand against capacity",
+        "Tokens a second asked of each deployment, and the most it gives in a steady stream inside the tightest time "
+        "between tokens that its classes allow, at their mean lengths. Fullest first.",
+        "demand",
+    ),
+    Figure(
+        "latency",
+        "Latency by quantile",
+        "All requests that arrived in the measured span, all seeds together. The diamond is the limit: a curve that "
+        "passes above it misses.",
+        "latency",
+    ),
+    Figure(
+        "operating-point",
+        "A user's speed against the fleet's yield",
+        "Each deployment's curve from one sequence (right) to its largest batch (left), and where the run was: a "
+        "class's median speed, the deployment's output a kW of rated chips. A dot below its curve has room.",
+        "operating_point",
+    ),
+    Figure("cost", "What an hour costs", "Every hour of capacity held, used or not; colours are the pools'.", "cost"),
+    Figure(
+        "busy",
+        "How busy each pool is",
+        "Chip time with a step running. A replica with a single request is busy too: room is judged by the first "
+        "figure.",
+        "busy",
+    ),
+    Figure(
+        "sensitivity",
+        "What the cost hangs on",
+        "The cost of an hour while one fact goes from its low to its high and all else stays, the simulation held.",
+        "sensitivity",
+    ),
+)
+_MORE = (
+    Figure("power", "Power", "At the meter, by pool; a window without work is not drawn.", "over_time", "power_"),
+    Figure("kv", "KV cache in use", "Share of the placed chips' cache, by pool.", "over_time", "kv_"),
+    Figure("mbu", "Memory bandwidth in use", "Bytes moved over the data sheet's rate, by pool.", "over_time", "mbu_"),
+    Figure(
+        "in-flight",
+        "Requests in the system",
+        "Offered and not yet ended, by class, at the end of each stretch; mean over the seeds.",
+        "over_time",
+        "in_flight_",
+    ),
+    Figure(
+        "attainment",
+        "Requests inside their limits",
+        "Of those that ended in a stretch, the share inside every limit of the class.",
+        "over_time",
+        "attainment_",
+    ),
+    Figure(
+        "energy",
+        "Energy a token against load",
+        "A dot a stretch of time: facility energy over output tokens, against output tokens a second.",
+        "work",
+        "energy_",
+    ),
+    Figure(
+        "steps",
+        "What the steps' time went to",
+        "Busy chip time of each deployment: memory, arithmetic, links, launches.",
+        "work",
+        "steps_",
+    ),
+    Figure(
+        "balance",
+        "Prompts and answers",
+        "Busy chip time of each deployment for prompts (prefill) and for answers (decode).",
+        "work",
+        "balance_",
+    ),
+    Figure(
+        "batch",
+        "Sequences in a step",
+        "Share of the busy time by how many sequences a replica's step decoded; from the kept timeline.",
+        "work",
+        "batch_",
+    ),
+)
+SIX = tuple(figure.name for figure in _SIX)
+MORE = tuple(figure.name for figure in _MORE)
+FIGURES: Mapping[str, Figure] = {figure.name: figure for figure in (*_SIX, *_MORE)}
+REFUSED: Mapping[str, str] = {
+    "queue": "a result counts who waits only together with who is served: see in-flight",
+    "racks": "the racks that each demand needs take a run a rack count: planner optimize, or planner sweep",
+    "rack-down": "a run has all of its racks: add fleet.pools.X.outages to the scenario, or fleet.survive",
+    "tco-carbon": "the frontier of cost and carbon takes many fleets: planner optimize",
+    "price-surface": "cost over limit and power price takes a run a point: planner sweep",
+}
+"""Figures that no single result can show -> why, and what can."""
+
+
+def select(names: Sequence[str] | None) -> tuple[Figure, ...]:
+    """The figures that are meant: the six by default, every one that a result can hold for `all`.
+
+    Raises:
+        ScenarioError: a name is unknown, or no single result can show it; the message says what can.
+    """
+    if not names:
+        return tuple(FIGURES[name] for name in SIX)
+    if "all" in names:
+        return tuple(FIGURES.values())
+    faults = []
+    for name in names:
+        if name in REFUSED:
+            faults.append(Fault(f"no result can show the figure '{name}'", REFUSED[name]))
+        elif name not in FIGURES:
+            faults.append(Fault(f"no figure '{name[:60]}'{near(name, [*FIGURES, 'all'])}"))
+    if faults:
+        raise ScenarioError(*faults)
+    return tuple(FIGURES[name] for name in dict.fromkeys(names))
+
+
+def look_of(result: Result) -> Look:
+    """The colours of a result's pools, the same in every figure and variant."""
+    return look([pool for tree in result.variants.values() for pool in tree["pools"]])
+
+
+def frames(result: Result, figures: Sequence[Figure]) -> dict[str, pl.DataFrame]:
+    """The frame of each figure, all variants in one."""
+    return {figure.name: figure.part("frame")(result) for figure in figures}
+
+
+def drawn(figure: Figure, rows: pl.DataFrame, variant: str, look: Look) -> Drawn:
+    """A figure of one variant."""
+    mine = rows.filter(rows["variant"] == variant)
+    if mine.is_empty():
+        why = "the result kept no timeline (run with --keep timeline)" if figure.name == "batch" else "nothing to show"
+        return Drawn(figure, mine, None, "", why)
+    return Drawn(figure, mine, figure.part("draw")(mine, look), figure.part("alt")(mine))

@@ -1,0 +1,166 @@
+"""How every figure looks: one palette that is safe for colour-blind readers, in light and dark, and one type size.
+
+A colour is a *role*. Charts are drawn in the light colours; on the page each becomes a CSS variable, so that the same
+SVG is light or dark as the reader's screen is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.report.text import plain
+
+__all__ = ["DARK", "LIGHT", "POOLS", "Look", "chart", "inline_svg", "look", "png"]
+
+LIGHT: Mapping[str, str] = {
+    "ink": "#1b2330",
+    "soft": "#566072",
+    "line": "#e1e5eb",
+    "limit": "#b42318",
+    "mark": "#3d4757",
+    "p0": "#0b66b8",
+    "p1": "#c25a08",
+    "p2": "#0a7f6a",
+    "p3": "#a03c8c",
+    "p4": "#86690a",
+    "p5": "#5457b8",
+}
+"""Role -> colour on white; every one has a contrast of at least 4.5 for words and marks (3 for `line`'s ticks)."""
+DARK: Mapping[str, str] = {
+    "ink": "#e8ebf0",
+    "soft": "#a4aebd",
+    "line": "#2d3542",
+    "limit": "#ff8f85",
+    "mark": "#b9c2d0",
+    "p0": "#66b2f5",
+    "p1": "#f5a05c",
+    "p2": "#41cdb0",
+    "p3": "#e595d2",
+    "p4": "#dcc052",
+    "p5": "#a9acf7",
+}
+POOLS = ("p0", "p1", "p2", "p3", "p4", "p5")
+"""Roles of pools, in the order in which a result first names them; the seventh starts again, its label tells it."""
+WIDTH, TYPE = 470, 11.5
+FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+PNG_SCALE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a drawing needs to know beside its rows."""
+
+    pools: Mapping[str, str]
+    """Pool -> colour."""
+    width: int = WIDTH
+
+    @property
+    def domain(self) -> list[str]:
+        """Names of the pools, as they are shown."""
+        return [plain(name) for name in self.pools]
+
+    @property
+    def colours(self) -> list[str]:
+        """Colours in the order of `domain`."""
+        return list(self.pools.values())
+
+
+def look(pools: Sequence[str]) -> Look:
+    """The look of a result with these pools, the same for all of its figures."""
+    return Look({name: LIGHT[POOLS[ix % len(POOLS)]] for ix, name in enumerate(dict.fromkeys(pools))})
+
+
+def config() -> dict[str, Any]:
+    """Vega-Lite's configuration: no frame, thin grid, small type."""
+    words = {"labelColor": LIGHT["soft"], "titleColor": LIGHT["soft"], "labelFont": FONT, "titleFont": FONT}
+    return {
+        "background": "transparent",
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": words
+        | {
+            "labelFontSize": TYPE,
+            "titleFontSize": TYPE,
+            "titleFontWeight": "normal",
+            "gridColor": LIGHT["line"],
+            "domainColor": LIGHT["line"],
+            "tickColor": LIGHT["line"],
+            "labelPadding": 4,
+            "titlePadding": 6,
+        },
+        "header": words | {"labelFontSize": TYPE, "titleFontSize": TYPE, "labelColor": LIGHT["ink"]},
+        "legend": words | {"labelFontSize": TYPE, "titleFontSize": TYPE},
+        "title": {"color": LIGHT["ink"], "font": FONT, "fontSize": TYPE, "anchor": "start", "fontWeight": 600},
+        "text": {"fontSize": TYPE, "font": FONT, "color": LIGHT["ink"]},
+        "line": {"strokeWidth": 1.75},
+        "rule": {"color": LIGHT["limit"], "strokeWidth": 1.25},
+    }
+
+
+TIME_LABEL = (
+    "datum.value >= 1 ? format(datum.value, '~r') + ' s' : datum.value >= 0.001 ? "
+    "format(datum.value * 1e3, '~r') + ' ms' : format(datum.value * 1e6, '~r') + ' us'"
+)
+"""Vega expression: seconds in the unit that keeps 1..999."""
+
+
+def chart(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """A chart of some rows. They go in as one text, which Altair neither copies nor looks through at each step."""
+    import altair as alt
+
+    return alt.Chart(alt.InlineData(values=json.dumps(list(rows), allow_nan=False), format=alt.DataFormat(type="json")))
+
+
+SI_LABEL = "datum.value == 0 ? '0' : format(datum.value, '~s')"
+"""Vega expression: 12k, 1.5M, and a plain zero."""
+
+
+def specification(drawing: Any) -> dict[str, Any]:
+    """The chart as Vega-Lite, with the look of this file."""
+    spec: dict[str, Any] = drawing.to_dict(validate=False)
+    spec["config"] = config()
+    spec["padding"] = 2
+    return spec
+
+
+def inline_svg(drawing: Any, *, alt: str) -> str:
+    """The chart as SVG for a page: scales with its column, roles as CSS variables, a native tooltip a mark."""
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(specification(drawing))
+    return _for_page(svg, alt)
+
+
+def png(drawing: Any) -> bytes:
+    """The chart as a picture on white."""
+    import vl_convert
+
+    spec = specification(drawing) | {"background": "white", "padding": 12}
+    made: bytes = vl_convert.vegalite_to_png(spec, scale=PNG_SCALE)
+    return made
+
+
+_SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"[^>]*>')
+_LABELLED = re.compile(r'<(path|line|text|rect)\b([^>]*?) aria-label="([^"]*)"([^>]*?)/>')
+_NOISE = re.compile(r' (?:class|role|aria-roledescription|aria-hidden|pointer-events)="[^"]*"')
+
+
+def _for_page(svg: str, alt: str) -> str:
+    from html import escape
+
+    found = _SIZE.match(svg)
+    if found is None:
+        raise ValueError("the renderer wrote no <svg> with a size")
+    width, height = (float(found[n]) for n in (1, 2))
+    body = svg[found.end() :]
+    body = _LABELLED.sub(r"<\1\2\4><title>\3</title></\1>", body)
+    body = _NOISE.sub("", body)
+    for role, colour in LIGHT.items():
+        body = body.replace(f'"{colour}"', f'"var(--{role},{colour})"')
+    body = re.sub(r' font-family="[^"]*"', "", body)
+    head = f'<svg class="fig" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(plain(alt))}"'
+    return f'{head} style="max-width:{width * 1.35:.0f}px">{body}'

@@ -1,0 +1,102 @@
+"""The capacity review: one self-contained HTML page of a result, without a script and without a request to any network.
+
+Interactive charts were weighed and left away: the runtime of Vega is 0.9 MB of script for every page, and a page that
+is mailed, archived and printed should need none. Each drawing is SVG in the page, with a tooltip of its own where a
+mark stands for a figure, and its rows lie in `figures/` beside the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from planner.report.figures import registry
+from planner.report.page_answer import answer, fleet, headline, limits
+from planner.report.page_compare import side_by_side
+from planner.report.page_evidence import again, evidence, left_out
+from planner.report.page_figures import figures
+from planner.report.page_html import View, anchor, esc
+from planner.report.page_style import sheet
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from planner.aggregate.result import Result
+
+__all__ = ["AFTER_VARIANTS", "BEFORE_VARIANTS", "page"]
+
+Section = Callable[["Result"], "str | None"]
+
+BEFORE_VARIANTS: tuple[Section, ...] = (side_by_side,)
+"""Sections of the result as a whole, above its variants; None = it has no such part."""
+AFTER_VARIANTS: tuple[Section, ...] = (again,)
+"""Sections of the result as a whole, below its variants."""
+_ANSWER = (answer, fleet, limits, headline)
+_EVIDENCE = (evidence, left_out)
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""Nothing is loaded from anywhere, whatever stands in a title."""
+
+
+def page(
+    result: Result,
+    *,
+    figures: Sequence[registry.Figure] | None = None,
+    frames: Mapping[str, pl.DataFrame] | None = None,
+) -> str:
+    """The page, whole. `figures` are those to show (the six by default), `frames` theirs where they are made."""
+    chosen = registry.select(None) if figures is None else figures
+    rows = registry.frames(result, chosen) if frames is None else frames
+    first = next(iter(result.variants.values()))
+    body = [_one(section, result) for section in BEFORE_VARIANTS]
+    body += [_variant(result, name, chosen, rows) for name in result.variants]
+    body += [_one(section, result) for section in AFTER_VARIANTS]
+    title = esc(first["title"])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{title}: capacity review</title>
+<style>{sheet()}</style>
+</head>
+<body>
+<a class="skip" href="#main">To the answer</a>
+<header>
+<p class="eyebrow">Capacity review</p>
+<h1>{title}</h1>
+{_contents(result)}</header>
+<main id="main">
+{"".join(body)}
+</main>
+<footer>Made by planner from a finished result; nothing on this page was computed anew.</footer>
+</body>
+</html>
+"""
+
+
+def _one(section: Section, result: Result) -> str:
+    return section(result) or ""
+
+
+def _contents(result: Result) -> str:
+    """Links to the variants, where there are several."""
+    if len(result.variants) == 1:
+        return ""
+    links = "".join(f'<li><a href="#{anchor(name, "variant")}">{esc(name)}</a></li>' for name in result.variants)
+    return f'<nav aria-label="Variants"><ul>{links}</ul></nav>\n'
+
+
+def _variant(result: Result, name: str, chosen: Sequence[registry.Figure], rows: Mapping[str, pl.DataFrame]) -> str:
+    look = registry.look_of(result)
+    view = View(result, name, result.variants[name], look)
+    made = [registry.drawn(figure, rows[figure.name], name, look) for figure in chosen]
+    parts = [section(view) for section in _ANSWER]
+    parts.append(figures(view, made))
+    parts += [section(view) for section in _EVIDENCE]
+    head = f'<h2 id="{anchor(name, "variant")}">{esc(name)}</h2>' if view.is_one_of_several else ""
+    label = f'aria-labelledby="{anchor(name, "variant")}"' if head else 'aria-label="The review"'
+    return f'<article class="variant" {label}>{head}{"".join(part for part in parts if part)}</article>'

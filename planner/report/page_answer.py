@@ -1,0 +1,295 @@
+"""Sections 1 to 4 of the page: the answer, the fleet, the limits, the headline figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.aggregate import slo
+from planner.report.page_html import View, anchor, esc, section, table
+from planner.report.verdict import Binding, binding, word
+
+__all__ = ["answer", "fleet", "headline", "limits"]
+
+_METRICS = {
+    "ttft": "time to first token",
+    "tpot": "time per output token",
+    "itl": "gap between tokens",
+    "e2e": "end-to-end time",
+    "queue": "wait",
+    "task": "task time",
+}
+_BOTTLENECKS = {
+    "memory": "bound by memory bandwidth",
+    "compute": "bound by arithmetic",
+    "network": "bound by its links",
+    "launch": "bound by launches",
+    "queue": "with requests queueing",
+    "kv": "short of KV cache",
+    "power": "slowed by a power cap",
+    "none": "without work",
+}
+
+
+def answer(view: View) -> str | None:
+    """The question, and the verdict in a sentence."""
+    question = f'<p class="question">{esc(view.tree["question"])}</p>' if view.tree["question"] else ""
+    mark = {"met": "met", "missed": "missed"}.get(view.tree["verdict"] or "", "open")
+    lead = f'<p class="verdict {mark}"><strong>{_lead(view)}</strong> {" ".join(sentences(view))}</p>'
+    return section("The question and the answer", question + lead, at=anchor(view.name, "answer"), level=3)
+
+
+def _lead(view: View) -> str:
+    if not view.tree["requests"]["completed"]:
+        return "Nothing completed."
+    return f"{word(view.tree)}."
+
+
+def sentences(view: View) -> Sequence[str]:
+    """The verdict, sentence by sentence, as HTML."""
+    requests = view.tree["requests"]
+    if not requests["offered"]:
+        return ["No request was offered: raise the rate, or run.length."]
+    if not requests["completed"]:
+        return [
+            f"Of {view.num('count', 'requests', 'offered')} requests offered none completed: the fleet is too small "
+            "for them, or run.length and run.drain are too short. There is no latency and no cost of a token."
+        ]
+    found = binding(view.result, view.name)
+    if found is None:
+        return [
+            "No class has limits, so nothing is judged: "
+            f"{view.num('count', 'requests', 'completed')} of {view.num('count', 'requests', 'offered')} requests "
+            f"completed at {view.num('money', 'cost', 'usd_per_h')} an hour."
+        ]
+    return [*_said(view, found), _where(view, found)]
+
+
+def _said(view: View, found: Binding) -> list[str]:
+    classes = view.tree["classes"]
+    missed = [name for name, figures in classes.items() if slo.n_missed(figures)]
+    held = [name for name, figures in classes.items() if figures["limits"] and not slo.n_missed(figures)]
+    said = [_missed(view, name) for name in missed]
+    if not missed:
+        limit = view.at("classes", found.klass, "limits", found.limit_ix)
+        at = ("classes", found.klass, "limits", found.limit_ix)
+        said.append(
+            f"Every limit holds. The tightest is the {_metric(limit['metric'], limit['quantile'])} of "
+            f"{esc(found.klass)}: {view.num('time', *at, 'value')} against {view.num('time', *at, 'limit')}, "
+            f"{view.num('margin', *at, 'margin_frac')} to spare."
+        )
+    elif held:
+        said.append(f"{_and([esc(name) for name in held])} {'holds its' if len(held) == 1 else 'hold their'} limits.")
+    return said
+
+
+def _missed(view: View, name: str) -> str:
+    figures = view.tree["classes"][name]
+    parts = []
+    for ix, limit in enumerate(figures["limits"]):
+        at = ("classes", name, "limits", ix)
+        if limit["met"] is False and limit["value"] is None:
+            parts.append(
+                f"its {_metric(limit['metric'], limit['quantile'])} was never reached (limit "
+                f"{view.num('time', *at, 'limit')})"
+            )
+        elif limit["met"] is False:
+            parts.append(
+                f"the {_metric(limit['metric'], limit['quantile'])} is {view.num('time', *at, 'value')} against "
+                f"{view.num('time', *at, 'limit')}"
+            )
+    asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
+    if asked is not None and reached is not None and reached < asked:
+        parts.append(
+            f"{view.num('share', 'classes', name, 'attainment_frac')} of its requests are inside where "
+            f"{view.num('share', 'classes', name, 'attainment_limit_frac')} are asked for"
+        )
+    return f"{esc(name)} misses: {_and(parts)}."
+
+
+def _where(view: View, found: Binding) -> str:
+    """Pool and hour."""
+    limit = view.at("classes", found.klass, "limits", found.limit_ix)
+    parts = []
+    if found.pool is not None:
+        at = ("pools", found.pool)
+        parts.append(
+            f"on pool {view.swatch(found.pool)}, busy {view.num('share', *at, 'busy_frac')} of the time and "
+            f"{_BOTTLENECKS[view.at(*at, 'bottleneck')]}"
+        )
+    if found.start_s is not None and found.end_s is not None:
+        when = f"between {_clock(found.start_s)} and {_clock(found.end_s)} of the run"
+        parts.append(f"most {when}" if found.is_worst else f"with most load {when}")
+    what = f"What binds is {esc(found.klass)}'s {_metric(limit['metric'], limit['quantile'])}"
+    return f"{what} {', '.join(parts)}." if parts else f"{what}."
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    text = f"{whole // 3600}:{whole // 60 % 60:02d}" + (f":{whole % 60:02d}" if whole % 60 else " h")
+    return f"<time>{text}</time>"
+
+
+def _metric(metric: str, quantile: str) -> str:
+    return f'{_METRICS[metric]} <span class="q">({esc(metric)} {esc(quantile)})</span>'
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def fleet(view: View) -> str | None:
+    """A row for each pool: racks, what stands on them, how much of the load it takes, how busy it is."""
+    whole = view.tree["fleet"]["tokens_per_s_out"]
+    rows = []
+    for name, pool in view.tree["pools"].items():
+        at = ("pools", name)
+        part = pool["tokens_per_s_out"] / whole if whole and pool["tokens_per_s_out"] is not None else 0.0
+        ix = list(view.look.pools).index(name)
+        bar = f'<span class="bar p{ix % 6}" style="width:{part * 100:.1f}%" aria-hidden="true"></span>'
+        rows.append(
+            [
+                view.swatch(name),
+                f'<span class="sub">{view.num("count", *at, "racks")} x</span> {esc(pool["rack"])}',
+                _deployments(view, name),
+                view.num("count", *at, "chips"),
+                view.num("count", *at, "idle_chips"),
+                f'{view.num("tokens_per_s", *at, "tokens_per_s_out")}<span class="track">{bar}</span>',
+                view.num("share", *at, "busy_frac"),
+                view.num("power", *at, "rack_it_w", "mean"),
+                view.num("money", *at, "usd_per_h"),
+                esc(pool["bottleneck"]),
+            ]
+        )
+    head = ["Pool", "Racks", "What stands on them", "Chips", "Idle", "Tokens out", "Busy", "IT power", "Cost an hour"]
+    body = table("The fleet by pool", [*head, "Bound by"], rows, words=(0, 1, 2, 9))
+    return section("Fleet", body, at=anchor(view.name, "fleet"), level=3)
+
+
+def _deployments(view: View, pool: str) -> str:
+    lines = []
+    for ix, each in enumerate(view.tree["pools"][pool]["deployments"]):
+        at = ("pools", pool, "deployments", ix)
+        degrees = " ".join(
+            f"{key}{view.num('count', *at, key)}" for key in ("tp", "dp", "ep") if key == "tp" or each[key] > 1
+        )
+        lines.append(
+            f"{view.num('count', *at, 'replicas')} x {esc(each['model'])} on {view.num('count', *at, 'chips')} chips "
+            f'<span class="sub">{degrees}, {esc(each["precision"])}, {esc(each["engine"])}</span>'
+        )
+    return "<br>".join(lines) or "nothing"
+
+
+def limits(view: View) -> str | None:
+    """A row for each limit of each class, and one for its attainment."""
+    has_seeds = view.tree["run"]["seeds"] > 1
+    rows = []
+    for name, figures in view.tree["classes"].items():
+        for ix, limit in enumerate(figures["limits"]):
+            at = ("classes", name, "limits", ix)
+            met = {True: "met", False: "missed", None: "unknown"}[limit["met"]]
+            row = [esc(name), esc(figures["model"]), f"{esc(limit['metric'])} {esc(limit['quantile'])}"]
+            row += [view.num("time", *at, "value")]
+            row += [view.interval("time", *at, "value")] if has_seeds else []
+            row += [view.num("time", *at, "limit"), _margin(view, at, limit["margin_frac"]), _mark(met)]
+            rows.append(row)
+        rows.append(_attained(view, name, has_seeds=has_seeds))
+    head = [
+        "Class",
+        "Model",
+        "Metric",
+        "Value",
+        *(["90 % interval"] if has_seeds else []),
+        "Limit",
+        "Margin",
+        "Verdict",
+    ]
+    body = table("Limits by class", head, rows, words=(0, 1, 2, len(head) - 1), classes="slo")
+    return section("Service levels", body + _counts(view), at=anchor(view.name, "slo"), level=3)
+
+
+def _attained(view: View, name: str, *, has_seeds: bool) -> list[str]:
+    figures, at = view.tree["classes"][name], ("classes", name)
+    asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
+    verdict = ""
+    if asked is not None and reached is not None:
+        verdict = _mark("met" if reached >= asked else "missed")
+    elif not figures["limits"]:
+        verdict = "no limits"
+    row = [esc(name), esc(figures["model"]), "attained", view.num("share", *at, "attainment_frac")]
+    row += [view.interval("share", *at, "attainment_frac")] if has_seeds else []
+    return [*row, view.num("share", *at, "attainment_limit_frac") if asked is not None else "", "", verdict]
+
+
+def _margin(view: View, at: tuple[str | int, ...], margin: float | None) -> str:
+    text = view.num("margin", *at, "margin_frac")
+    return text if margin is None else f"{text} {'spare' if margin >= 0 else 'over'}"
+
+
+def _mark(verdict: str) -> str:
+    """The verdict as a word; colour only underlines it."""
+    return f'<span class="mark {verdict}">{verdict.upper() if verdict == "missed" else verdict}</span>'
+
+
+def _counts(view: View) -> str:
+    requests = view.tree["requests"]
+    words = {
+        "rejected": "rejected",
+        "timed_out": "timed out",
+        "cancelled": "cancelled",
+        "unfinished": "unfinished",
+        "retried": "sent again",
+        "lost": "lost to failures on the way",
+        "failed_rows": "trace rows refused",
+    }
+    parts = [f"{view.num('count', 'requests', key)} {words[key]}" for key in words if requests[key]]
+    seeds = view.tree["run"]["seeds"]
+    over = f", over {view.num('count', 'run', 'seeds')} seeds" if seeds > 1 else ""
+    text = (
+        f"{view.num('count', 'requests', 'offered')} requests offered, {view.num('count', 'requests', 'completed')} "
+        f"completed{''.join(', ' + part for part in parts)}; {view.num('time', 'run', 'length_s')} simulated, measured "
+        f"from {view.num('time', 'run', 'warmup_s')} on{over}."
+    )
+    return f'<p class="note">{text}</p>'
+
+
+def headline(view: View) -> str | None:
+    """The figures that a meeting asks for."""
+    cards = [
+        ("A million output tokens", "USD/Mtok, whole cost", "plain", ("cost", "usd_per_mtok_out_whole")),
+        ("A million tokens, in and out", "USD/Mtok, whole cost", "plain", ("cost", "usd_per_mtok_all")),
+        ("An hour of the fleet", "cost, used or not", "money", ("cost", "usd_per_h")),
+        ("of which idle", "cost an hour of time without a step", "money", ("cost", "idle_usd_per_h")),
+        ("Power, mean", "at the meter", "power", ("fleet", "facility_w", "mean")),
+        ("Power, peak", "at the meter, highest window", "power", ("fleet", "facility_w", "peak")),
+        ("Power, provisioned", "rated racks x PUE", "power", ("fleet", "provisioned_w")),
+        ("Energy a token out", "J/token, facility", "plain", ("energy", "j_per_token_out_whole")),
+        ("Carbon", "a million output tokens, of running", "mass_co2", ("carbon", "kgco2e_per_mtok_out_whole")),
+        ("Tokens out", "of the whole fleet", "tokens_per_s", ("fleet", "tokens_per_s_out")),
+    ]
+    parts = []
+    for title, unit, kind, path in cards:
+        interval = view.interval(kind, *path) if view.tree["run"]["seeds"] > 1 else ""
+        between = f'<dd class="between">{interval}</dd>' if interval and "provisioned" not in title else ""
+        parts.append(
+            f'<div><dt>{esc(title)}</dt><dd class="big">{view.num(kind, *path)}</dd>'
+            f'<dd class="unit">{esc(unit)}</dd>{between}</div>'
+        )
+    parts.append(_headroom(view))
+    assumed = ""
+    if view.tree["evidence"]["assumed_frac"] is not None:
+        assumed = (
+            f'<p class="note">{view.num("share", "evidence", "assumed_frac")} of the swing of this cost is of facts '
+            "that are assumed or undisclosed; section Evidence names them.</p>"
+        )
+    body = f'<dl class="cards">{"".join(parts)}</dl>{assumed}'
+    return section("Headline", body, at=anchor(view.name, "headline"), level=3)
+
+
+def _headroom(view: View) -> str:
+    """How many times the load still fits, where `planner headroom` found it."""
+    found = view.tree.get("headroom")
+    if isinstance(found, dict) and found.get("multiplier") is not None:
+        value, unit = view.num("plain", "headroom", "multiplier"), "times this load still fits"
+    else:
+        value, unit = '<span aria-label="not computed">-</span>', "times this load; planner headroom finds it"
+    return f'<div><dt>Room for more</dt><dd class="big">{value}</dd><dd class="unit">{esc(unit)}</dd></div>'

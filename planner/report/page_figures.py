@@ -1,0 +1,30 @@
+"""Section 5 of the page: the figures, each with what it says in words for who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from planner.report.figures import style
+from planner.report.page_html import View, anchor, esc, section
+
+if TYPE_CHECKING:
+    from planner.report.figures.registry import Drawn
+
+__all__ = ["figures"]
+
+
+def figures(view: View, made: Sequence[Drawn]) -> str:
+    """The figures of a variant in a grid."""
+    parts = []
+    for drawn in made:
+        name = anchor(view.name, "figure", drawn.figure.name)
+        title = f'<h4 id="{name}">{esc(drawn.figure.title)}</h4>'
+        if drawn.chart is None:
+            parts.append(f'<figure aria-labelledby="{name}">{title}<p class="note">{esc(drawn.why)}.</p></figure>')
+            continue
+        svg = style.inline_svg(drawn.chart, alt=drawn.alt)
+        caption = f"<figcaption>{esc(drawn.figure.caption)}</figcaption>"
+        parts.append(f'<figure aria-labelledby="{name}">{title}{svg}{caption}</figure>')
+    body = f'<div class="figures">{"".join(parts)}</div>'
+    return section("Figures", body, at=anchor(view.name, "figures"), level=3, classes="breaks")

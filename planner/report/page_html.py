@@ -1,0 +1,164 @@
+"""HTML by hand: escaped text, numbers that say where in `result.json` they stand, tables that a screen reader reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from planner import units
+from planner.report.text import plain
+
+if TYPE_CHECKING:
+    from planner.aggregate.result import Result
+    from planner.report.figures.style import Look
+
+__all__ = ["View", "anchor", "esc", "item_list", "pointer", "section", "table"]
+
+Path = Sequence[str | int]
+
+
+def esc(text: object) -> str:
+    """Text of unknown origin as text: markup and control characters are shown, never acted upon.
+
+    >>> esc("<b>\\x07")
+    '&lt;b&gt;\\\\x07'
+    """
+    return escape(plain(str(text)))
+
+
+def pointer(path: Path) -> str:
+    """A JSON pointer (RFC 6901) below `result` of `result.json`."""
+    return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in path)
+
+
+def anchor(*parts: str) -> str:
+    """An id for a place on the page."""
+    from planner.report.text import plain as shown
+
+    return "-".join("".join(c if c.isalnum() else "-" for c in shown(part).lower()) for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One variant of a result, as the page shows it."""
+
+    result: Result
+    name: str
+    tree: Mapping[str, Any]
+    look: Look
+
+    @property
+    def root(self) -> tuple[str, ...]:
+        """Where the variant stands in `result.json`."""
+        return ("variants", self.name) if len(self.result.variants) > 1 else ()
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether the page shows other variants too."""
+        return len(self.result.variants) > 1
+
+    def at(self, *path: str | int) -> Any:
+        """The value at a path of the variant's tree."""
+        found: Any = self.tree
+        for key in path:
+            found = found[key]
+        return found
+
+    def num(self, kind: str, *path: str | int) -> str:
+        """A figure of the tree as it is read, with its exact value and its place in `result.json`."""
+        value = self.at(*path)
+        return _data(value, shown(value, kind), (*self.root, *path))
+
+    def interval(self, kind: str, *path: str | int) -> str:
+        """The 90 % interval of a figure over the seeds, or nothing for one seed."""
+        ends = []
+        for side in ("low", "high"):
+            found: Any = self.tree[side]
+            for key in path:
+                found = found[key]
+            if found is None:
+                return ""
+            ends.append(_data(found, shown(found, kind), (*self.root, side, *path)))
+        return f"{ends[0]} to {ends[1]}"
+
+    def swatch(self, pool: str) -> str:
+        """The pool's name behind a square of its colour."""
+        ix = list(self.look.pools).index(pool)
+        return f'<span class="pool"><span class="sw p{ix % 6}" aria-hidden="true"></span>{esc(pool)}</span>'
+
+
+def shown(value: Any, kind: str) -> str:
+    """A number as text: a kind of `units`, or `plain` for three figures, `percent` for a margin, `words` as it is."""
+    if value is None:
+        return "-"
+    if kind == "words":
+        return str(value)
+    if kind == "plain":
+        return units.figures(value)
+    if kind == "share":
+        return share(value)
+    if kind == "margin":
+        size = abs(value) * 100
+        return f"{size:,.0f} %" if size >= 10 else f"{size:.1f} %"
+    return units.format(value, kind)
+
+
+def share(value: float) -> str:
+    """A share; one that is not the whole never looks like it."""
+    if not 0.9995 <= value < 1:
+        return units.format(value, "frac")
+    percents = (f"{value * 100:.{digits}f} %" for digits in range(2, 16))
+    return next((text for text in percents if not text.startswith("100")), "just below 100 %")
+
+
+def _data(value: Any, text: str, path: Path) -> str:
+    """`<data>` with the exact value; one that does not exist is a dash, and says so to who cannot see."""
+    where = escape(pointer(path), quote=True)
+    if value is None:
+        return f'<data value="" data-at="{where}"><span aria-label="none">-</span></data>'
+    exact = repr(value) if isinstance(value, float) else str(value)
+    return f'<data value="{escape(exact, quote=True)}" data-at="{where}">{escape(text)}</data>'
+
+
+def table(
+    caption: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    words: Sequence[int] = (0,),
+    classes: str = "",
+    units_row: Sequence[str] = (),
+) -> str:
+    """A table: cells are HTML, the first of a row heads it; columns in `words` are text, others figures.
+
+    It scrolls inside its own box where a screen is too narrow, by keyboard too.
+    """
+
+    def of(ix: int) -> str:
+        return "" if ix in words else ' class="n"'
+
+    lines = [
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption, quote=True)}">'
+        f'<table class="{classes}"><caption>{escape(caption)}</caption><thead><tr>'
+        + "".join(f'<th scope="col"{of(ix)}>{cell}</th>' for ix, cell in enumerate(head))
+        + "</tr></thead><tbody>"
+    ]
+    for row in rows:
+        first = f'<th scope="row"{of(0)}>{row[0]}</th>'
+        lines.append(
+            f"<tr>{first}" + "".join(f"<td{of(ix)}>{cell}</td>" for ix, cell in enumerate(row[1:], 1)) + "</tr>"
+        )
+    return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def item_list(items: Iterable[str]) -> str:
+    """A list; items are HTML."""
+    return "<ul>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
+
+
+def section(title: str, body: str, *, at: str, level: int = 2, classes: str = "") -> str:
+    """A part of the page under its own heading."""
+    head = f'<h{level} id="{at}">{escape(title)}</h{level}>'
+    return f'<section aria-labelledby="{at}" class="{classes}">{head}\n{body}\n</section>'
