@@ -181,7 +181,12 @@ def _deployments(view: View, pool: str) -> str:
 
 def limits(view: View) -> str | None:
     """A row for each limit of each class, and one for its attainment."""
-    has_seeds = view.tree["run"]["seeds"] > 1
+    places = [
+        ("classes", name, "limits", ix, "value")
+        for name, each in view.tree["classes"].items()
+        for ix in range(len(each["limits"]))
+    ]
+    has_seeds = any(view.interval("time", *path) for path in places)
     rows = []
     for name, figures in view.tree["classes"].items():
         for ix, limit in enumerate(figures["limits"]):
@@ -198,7 +203,7 @@ def limits(view: View) -> str | None:
         "Model",
         "Metric",
         "Value",
-        *(["90 % interval"] if has_seeds else []),
+        *(["Interval"] if has_seeds else []),
         "Limit",
         "Margin",
         "Verdict",
@@ -263,26 +268,61 @@ def headline(view: View) -> str | None:
         ("Power, peak", "at the meter, highest window", "power", ("fleet", "facility_w", "peak")),
         ("Power, provisioned", "rated racks x PUE", "power", ("fleet", "provisioned_w")),
         ("Energy a token out", "J/token, facility", "plain", ("energy", "j_per_token_out_whole")),
-        ("Carbon", "a million output tokens, of running", "mass_co2", ("carbon", "kgco2e_per_mtok_out_whole")),
+        ("Carbon", "a million output tokens, running and making", "mass_co2", ("carbon", "kgco2e_per_mtok_out_whole")),
         ("Tokens out", "of the whole fleet", "tokens_per_s", ("fleet", "tokens_per_s_out")),
     ]
     parts = []
     for title, unit, kind, path in cards:
-        interval = view.interval(kind, *path) if view.tree["run"]["seeds"] > 1 else ""
+        interval = view.interval(kind, *path) if view.has_intervals else ""
         between = f'<dd class="between">{interval}</dd>' if interval and "provisioned" not in title else ""
         parts.append(
             f'<div><dt>{esc(title)}</dt><dd class="big">{view.num(kind, *path)}</dd>'
             f'<dd class="unit">{esc(unit)}</dd>{between}</div>'
         )
     parts.append(_headroom(view))
-    assumed = ""
+    assumed = _interval_of(view)
     if view.tree["evidence"]["assumed_frac"] is not None:
-        assumed = (
+        assumed += (
             f'<p class="note">{view.num("share", "evidence", "assumed_frac")} of the swing of this cost is of facts '
             "that are assumed or undisclosed; section Evidence names them.</p>"
         )
-    body = f'<dl class="cards">{"".join(parts)}</dl>{assumed}'
+    body = f'<dl class="cards">{"".join(parts)}</dl>{assumed}{_by_class(view)}'
     return section("Headline", body, at=anchor(view.name, "headline"), level=3)
+
+
+def _interval_of(view: View) -> str:
+    """What the small ranges are over."""
+    about = view.tree["interval"]
+    if about["over"] is None:
+        return ""
+    over = f"{view.num('count', 'interval', 'n')} seeds"
+    if about["over"] == "batches":
+        over = (
+            f"{view.num('count', 'interval', 'n')} batches of {view.num('time', 'interval', 'batch_s')} of the one run"
+        )
+    level = view.num("frac", "interval", "level_frac")
+    return f'<p class="note">Ranges are {level} intervals of the noise alone, over {over}.</p>'
+
+
+def _by_class(view: View) -> str:
+    """Whose cost it is."""
+    rows = []
+    for name in view.tree["classes"]:
+        at = ("classes", name)
+        rows.append(
+            [
+                esc(name),
+                view.num("rate", *at, "rate_req_per_s"),
+                view.num("rate", *at, "goodput_req_per_s"),
+                view.num("money", *at, "usd_per_h"),
+                view.num("plain", *at, "usd_per_mtok_out_whole"),
+                view.num("plain", *at, "usd_per_mtok_all"),
+                view.num("plain", *at, "usd_per_request"),
+                view.num("plain", *at, "usd_per_task"),
+            ]
+        )
+    head = ["Class", "Offered", "Inside limits", "Cost an hour", "USD/Mtok out", "USD/Mtok all", "USD a request"]
+    return table("Cost by class", [*head, "USD a task"], rows)
 
 
 def _headroom(view: View) -> str:

@@ -89,9 +89,10 @@ def left_out(view: View) -> str | None:
     if view.tree["cost"]["left_out"]:
         names = ", ".join(esc(name) for name in view.tree["cost"]["left_out"])
         items.append(f"Of the cost: {names}. They are charged where the scenario names them.")
-    items.append("Of the carbon: what making the racks emitted; only running them is counted.")
-    if view.tree["run"]["seeds"] == 1:
-        items.append("Chance: one seed was run, so no figure has an interval (run.seeds).")
+    if view.tree["carbon"]["left_out"]:
+        items.append(f"Of the carbon: {', '.join(esc(name) for name in view.tree['carbon']['left_out'])}.")
+    if not view.has_intervals:
+        items.append("Chance: one short run was made, so no figure has an interval (run.seeds, or a longer run).")
     if view.tree["run"]["length_s"] < 86_400:
         length = view.num("time", "run", "length_s")
         items.append(f"The rest of the day and week: {length} were simulated, as the scenario asks.")

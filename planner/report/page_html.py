@@ -72,16 +72,21 @@ class View:
         return _data(value, shown(value, kind), (*self.root, *path))
 
     def interval(self, kind: str, *path: str | int) -> str:
-        """The 90 % interval of a figure over the seeds, or nothing for one seed."""
+        """The 90 % interval of a figure, over seeds or over batches of one run, or nothing where there is none."""
         ends = []
         for side in ("low", "high"):
             found: Any = self.tree[side]
             for key in path:
-                found = found[key]
+                found = found[key] if found is not None else None
             if found is None:
                 return ""
             ends.append(_data(found, shown(found, kind), (*self.root, side, *path)))
         return f"{ends[0]} to {ends[1]}"
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether figures have intervals."""
+        return self.tree["interval"]["over"] is not None
 
     def swatch(self, pool: str) -> str:
         """The pool's name behind a square of its colour."""

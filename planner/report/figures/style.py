@@ -23,7 +23,7 @@ LIGHT: Mapping[str, str] = {
     "limit": "#b42318",
     "mark": "#3d4757",
     "p0": "#0b66b8",
-    "p1": "#c25a08",
+    "p1": "#b95407",
     "p2": "#0a7f6a",
     "p3": "#a03c8c",
     "p4": "#86690a",
@@ -112,7 +112,7 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> Any:
     """A chart of some rows. They go in as one text, which Altair neither copies nor looks through at each step."""
     import altair as alt
 
-    return alt.Chart(alt.InlineData(values=json.dumps(list(rows), allow_nan=False), format=alt.DataFormat(type="json")))
+    return alt.Chart(alt.InlineData(values=json.dumps(list(rows), allow_nan=False), format={"type": "json"}))
 
 
 SI_LABEL = "datum.value == 0 ? '0' : format(datum.value, '~s')"

@@ -1,0 +1,182 @@
+"""The page: every number is that of `result.json`, every text is text, and it needs nothing from anywhere."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import Result
+from planner.aggregate.store import load
+from planner.report import page as page_module
+from planner.report.page import page
+from planner.report.verdict import binding
+from tests import reviews
+from tests.fleets import variant as hand_made
+from tests.reviews import HOSTILE, Read, at
+from tests.unit.aggregate.test_result import nothing_done
+
+
+@pytest.fixture(scope="module")
+def one() -> Result:
+    return reviews.one()
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return reviews.several(tmp_path_factory.mktemp("several"))
+
+
+@pytest.fixture(scope="module")
+def pages(one: Result, several: Result) -> dict[str, str]:
+    return {"one": page(one), "several": page(several)}
+
+
+@pytest.fixture(scope="module", params=["one", "several"])
+def shown(request: pytest.FixtureRequest, pages: dict[str, str]) -> tuple[Read, Any, str]:
+    result: Result = request.getfixturevalue(request.param)
+    return Read(pages[request.param]), result.to_json(), pages[request.param]
+
+
+def test_every_number_is_that_of_the_result(shown: tuple[Read, Any, str]) -> None:
+    read, tree, _ = shown
+    placed = [(attrs, text) for attrs, text in read.data if "data-at" in attrs]
+    assert len(placed) > 40
+    for attrs, text in placed:
+        value = at(tree, attrs["data-at"])
+        if value is None:
+            assert (attrs["value"], text) == ("", "-")
+        else:
+            assert float(attrs["value"]) == value, attrs
+            assert text not in {"", "-"}
+
+
+def test_no_figure_of_the_answer_stands_without_its_place(one: Result, pages: dict[str, str]) -> None:
+    read = Read(pages["one"])
+    tree = one.variants["base"]
+    names = [tree["title"], tree["question"], *tree["classes"], *tree["pools"]]
+    names += [pool["rack"] for pool in tree["pools"].values()]
+    names += [
+        word
+        for pool in tree["pools"].values()
+        for each in pool["deployments"]
+        for word in (each["model"], each["precision"], each["engine"])
+    ]
+    names += [f"{limit['metric']} {limit['quantile']}" for c in tree["classes"].values() for limit in c["limits"]]
+    names += ["CO2", "A million"]
+    for part in ("base-answer", "base-fleet", "base-slo", "base-headline"):
+        words = read.words[part]
+        for name in sorted(names, key=len, reverse=True):
+            words = words.replace(name, "")
+        assert not re.search(r"\d", words), (part, words)
+
+
+def test_it_is_whole_without_script_or_network(shown: tuple[Read, Any, str]) -> None:
+    read, _, text = shown
+    assert {tag for tag, _ in read.tags}.isdisjoint({"script", "iframe", "object", "embed", "form", "img", "base"})
+    for _, attrs in read.tags:
+        assert not [name for name in attrs if name.startswith("on")]
+        for name in ("src", "srcset", "xlink:href", "action"):
+            assert name not in attrs
+        if "href" in attrs:
+            assert attrs["href"].startswith(("#", "data:,"))
+    assert "url(" not in text
+    assert "@import" not in text
+    assert len(text.encode()) < 2_000_000
+
+
+def test_markup_and_control_characters_are_shown_as_text(pages: dict[str, str]) -> None:
+    text = pages["several"]
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "\x1b" not in text
+    read = Read(text)
+    assert read.headings[0] == HOSTILE.replace("\x1b", "\\x1b")
+
+
+def test_its_parts_come_in_the_order_of_a_review(pages: dict[str, str]) -> None:
+    whole = Read(pages["one"]).headings
+    wanted = [
+        "The question and the answer",
+        "Fleet",
+        "Service levels",
+        "Headline",
+        "Figures",
+        "Evidence",
+        "Left out",
+        "Again",
+    ]
+    assert [heading for heading in whole if heading in wanted] == wanted
+    headings = Read(pages["several"]).headings
+    assert headings.count("Fleet") == 3
+    assert headings.index("Side by side") < headings.index("Fleet")
+
+
+def test_each_figure_is_named_and_told_in_words(shown: tuple[Read, Any, str]) -> None:
+    read, tree, _ = shown
+    n = len(tree.get("variants", {"": 0}))
+    drawn = [attrs for tag, attrs in read.tags if tag == "svg"]
+    assert len(drawn) == 6 * n
+    assert all(attrs["role"] == "img" and len(attrs["aria-label"]) > 20 for attrs in drawn)
+    ids = [attrs["id"] for _, attrs in read.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    labels = {attrs["aria-labelledby"] for _, attrs in read.tags if "aria-labelledby" in attrs}
+    assert labels <= set(ids)
+
+
+def test_tables_have_heads_and_captions(shown: tuple[Read, Any, str]) -> None:
+    read, _, _ = shown
+    tags = [tag for tag, _ in read.tags]
+    assert tags.count("table") == tags.count("caption") > 3
+    assert all("scope" in attrs for tag, attrs in read.tags if tag == "th")
+    assert all(attrs.get("tabindex") == "0" for tag, attrs in read.tags if attrs.get("class") == "scroll")
+
+
+def test_the_verdict_names_class_metric_pool_and_time(several: Result, pages: dict[str, str]) -> None:
+    found = binding(several, "base")
+    assert found is not None
+    assert (found.klass, found.pool) == ("code", "jalapeno")
+    assert several.variants["base"]["classes"]["code"]["limits"][found.limit_ix]["metric"] == "tpot"
+    words = " ".join(Read(pages["several"]).words["base-answer"].split())
+    assert "No. code misses: the time per output token" in words
+    assert "chat holds its limits" in words
+    assert "on pool jalapeno" in words
+    assert "of the run" in words
+
+
+def test_a_run_that_holds_says_what_is_tightest(pages: dict[str, str]) -> None:
+    words = " ".join(Read(pages["one"]).words["base-answer"].split())
+    assert words.startswith("The question and the answer Does one rack hold")
+    assert "Yes. Every limit holds. The tightest is the time per output token of chat" in words
+
+
+def test_nothing_completed_gives_a_page_that_says_so() -> None:
+    from tests.unit.aggregate.test_result import FLEET
+
+    result = Result.of([hand_made(FLEET, nothing_done())], inputs="sha256:0")
+    text = page(result)
+    words = " ".join(Read(text).words["base-answer"].split())
+    assert "Nothing completed. Of requests offered none completed" in words
+    assert text.count("nothing to show") >= 1
+
+
+def test_it_is_made_of_what_is_on_disk_and_gives_the_same_bytes(
+    one: Result, pages: dict[str, str], tmp_path: Path
+) -> None:
+    one.save(tmp_path / "r")
+    assert page(load(tmp_path / "r")) == pages["one"]
+
+
+def test_a_section_may_be_added_and_may_be_absent(one: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = (*page_module.AFTER_VARIANTS, lambda _: None, lambda _: "<section>a plan</section>")
+    monkeypatch.setattr(page_module, "AFTER_VARIANTS", sections)
+    assert "<section>a plan</section>" in page(one)
+
+
+def test_it_is_made_in_three_seconds(several: Result) -> None:
+    start = time.process_time()
+    page(several)
+    assert time.process_time() - start < 3
