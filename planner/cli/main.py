@@ -20,6 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "check": ("planner.cli.check", "Validate scenarios; list what this version does not act on."),
     "run": ("planner.cli.run", "Simulate the fleet as given: latency limits, load, power, cost."),
     "sweep": ("planner.cli.sweep", "The scenario at every point of its axes; the cheapest that holds its limits."),
+    "headroom": ("planner.cli.headroom", "The load at which the first limit breaks, and with a rack out."),
     "compare": ("planner.cli.compare", "Results side by side: what is better beyond noise, and what differs."),
     "report": ("planner.cli.report", "The page of a result: the answer, the figures, the evidence."),
     "calibrate": ("planner.cli.calibrate", "Fit the model to measured points; errors on what a fit left out."),

@@ -43,13 +43,17 @@ class ProgressLine:
 
     def note(self, frac: float, what: str) -> None:
         """The same for work that is not simulated time alone: the share done, and what of it in words."""
+        spent_s = time.monotonic() - self.start_s
+        left = f"{spent_s * (1 - frac) / frac:,.0f} s left" if frac > 0 else "starting"
+        self.say(f"{what} ({100 * frac:.0f} %), {left}")
+
+    def say(self, text: str) -> None:
+        """The same for work of which nobody knows how long it takes."""
         now_s = time.monotonic()
         if not self.is_shown or now_s < self.next_s:
             return
         self.next_s = now_s + (LINE_S if self.is_terminal else PLAIN_S)
-        spent_s = now_s - self.start_s
-        left = f"{spent_s * (1 - frac) / frac:,.0f} s left" if frac > 0 else "starting"
-        self._draw(f"{what} ({100 * frac:.0f} %), {left}")
+        self._draw(text)
 
     def _draw(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text}" if self.is_terminal else f"{text}\n")

@@ -12,7 +12,7 @@ from planner.scenario.schema import Question, Scenario
 from planner.scenario.shape import Fields, facts
 from planner.scenario.tree import Steps, Tree, show
 
-VERBS: dict[str, tuple[str, ...]] = {"run": (), "sweep": ("sweep",)}
+VERBS: dict[str, tuple[str, ...]] = {"run": (), "sweep": ("sweep",), "headroom": ()}
 """The verbs that simulate a scenario, each with the keys of which it needs one."""
 
 

@@ -84,19 +84,19 @@ def run(
     executor = executor or LocalExecutor(workers or os.cpu_count() or 1)
     lengths = {traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
     fleets = [lay_out(scenario, lengths[traffic_key(scenario)]) for scenario in variants]
-    simulate = partial(_simulate, executor=executor, progress=progress)
-    kept_too = partial(simulate, kept=kept, keep_requests=keep_requests, keep_timeline=keep_timeline)
+    simulated = partial(simulate, executor=executor, progress=progress)
+    kept_too = partial(simulated, kept=kept, keep_requests=keep_requests, keep_timeline=keep_timeline)
     runs = with_checks(variants, fleets, [lengths[traffic_key(scenario)] for scenario in variants], kept_too)
     inputs = inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline)
-    return with_spread(Result.of(runs, inputs=inputs, curves=curves(runs)), runs, simulate)
+    return with_spread(Result.of(runs, inputs=inputs, curves=curves(runs)), runs, simulated)
 
 
-def _simulate(
+def simulate(
     variants: Sequence[Scenario],
     fleets: Sequence[Fleet],
     *,
     executor: Executor,
-    progress: Callable[[Progress], None],
+    progress: Callable[[Progress], None] = lambda _: None,
     n_own: int | None = None,
     kept: Kept | None = None,
     keep_requests: bool = False,

@@ -31,3 +31,16 @@ def _at(cls: TrafficClass, factor: float) -> TrafficClass:
         return cls.model_copy(update={"concurrency": clients, "requests": requests})
     assert cls.rate_req_per_s is not None
     return cls.model_copy(update={"rate_req_per_s": cls.rate_req_per_s * factor})
+
+
+def said(traffic: Mapping[str, TrafficClass]) -> dict[str, str]:
+    """The load of each class in words, in the terms that `at_load` multiplies."""
+    return {name: _said(cls) for name, cls in traffic.items()}
+
+
+def _said(cls: TrafficClass) -> str:
+    if cls.trace is not None:
+        return f"{cls.scale:.4g} times {cls.trace}"
+    if cls.arrivals == "closed":
+        return f"{cls.concurrency:,} requests at a time"
+    return f"{cls.rate_req_per_s:.4g} req/s"

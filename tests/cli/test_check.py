@@ -34,7 +34,7 @@ def test_the_three_examples_pass_and_the_third_has_warnings() -> None:
     assert "One Jalapeño rack for an internal chat service" in done.stdout
     assert "gamma 9 req/s, CV 2.5" in done.stdout
     assert "scenarios: nvidia_only, nvidia_only_clean" in done.stdout
-    assert done.stdout.count("  for: planner run\n") == 2
+    assert done.stdout.count("  for: planner run, planner headroom\n") == 2
     warnings = done.stderr.splitlines()
     assert len(warnings) == 6
     assert all(line.startswith("warning: scenarios/03-buy-plan.yaml:") for line in warnings)

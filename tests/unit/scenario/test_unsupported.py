@@ -39,8 +39,8 @@ def test_a_sweep_is_for_another_verb_and_run_goes_on_without_it(loads: Loads) ->
     assert said.code == "for_another_verb"
     assert "sweep is for planner sweep" in said.message
     assert set_aside(s, "sweep") == ()
-    assert verbs_for(s) == ("run", "sweep")
-    assert verbs_for(loads(SMALL)) == ("run",)
+    assert verbs_for(s) == ("run", "sweep", "headroom")
+    assert verbs_for(loads(SMALL)) == ("run", "headroom")
 
 
 def test_a_verb_refuses_what_another_acts_on_and_names_that(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,70 @@
+"""`planner headroom`: the load at which the first limit breaks, what breaks, and the same with a rack out."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from planner.cli import output
+from planner.cli.progress import ProgressLine
+
+SCHEMA = "planner.headroom/1"
+EXIT_GATE = 3
+
+EPILOG = """\b
+Examples:
+  planner headroom scenarios/01-one-rack.yaml
+  planner headroom scenarios/08-how-many-racks.yaml --set run.seeds=10 --no-n1 --json
+"""
+
+
+@click.command("headroom", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("scenario")
+@click.option("-s", "--scenario", "name", metavar="NAME", help="A variant of the file [base].")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
+@click.option("--n1/--no-n1", default=True, help="Look at it with a rack of each pool out too [yes].")
+@click.option("--gate", is_flag=True, help="Exit 3 when the scenario's own load does not hold.")
+@output.verb(SCHEMA)
+def command(
+    scenario: str,
+    name: str | None,
+    sets: tuple[str, ...],
+    seed: int | None,
+    workers: int | None,
+    n1: bool,
+    gate: bool,
+    to: output.Settings,
+) -> None:
+    """Search the multiple of SCENARIO's load at which the first of its limits breaks (a file, or - for stdin).
+
+    The load is bisected on the simulator, under the scenario's seeds and at least five; the interval is over them. What
+    fleet.spare and fleet.survive ask for has to hold too.
+    """
+    from planner.cli.run import load_variants
+    from planner.report.headroom_text import headroom_report
+    from planner.scenario.unsupported import set_aside
+    from planner.study.headroom import Looked, headroom
+    from planner.study.run import inputs_digest
+    from planner.traffic.load import said
+
+    (asked,) = load_variants(scenario, names=(name,) if name else (), is_all=False, sets=sets, seed=seed)
+    line = ProgressLine(to)
+
+    def tell(looked: Looked) -> None:
+        line.say(f"{looked.what}: {looked.load:.4g} times the load, {looked.n_simulations} simulations done")
+
+    try:
+        found = headroom(asked, with_n1=n1, workers=workers, progress=tell)
+    finally:
+        line.end()
+    shown = headroom_report(
+        found, title=asked.title, rates=said(asked.traffic), spare_frac=asked.fleet.spare_frac or 0.0
+    )
+    aside = set_aside(asked, "headroom")
+    output.reply(SCHEMA, found.to_json(), shown, to, warnings=[*asked.notices, *aside], inputs=inputs_digest([asked]))
+    if gate and found.edge.multiplier is not None and found.edge.multiplier < 1:
+        click.echo(f"gate: the limits hold up to {found.edge.multiplier:.4g} times the load", err=True)
+        sys.exit(EXIT_GATE)
