@@ -42,6 +42,8 @@ class Swings:
     """The figures with every fact as it is."""
     ends: Mapping[Fact, tuple[Mapping[str, float | None], Mapping[str, float | None]]]
     """The figures with each fact at its low and at its high, in the order in which facts are read."""
+    moved: Mapping[Fact, frozenset[str]]
+    """The figures that a fact without a range would move."""
 
     def of(self, figure: str) -> list[Swing]:
         """The swing of each fact, as far as the figure exists."""
@@ -60,11 +62,18 @@ def swings(figures: Figures) -> Swings:
     """The swing of every fact that `figures` reads."""
     book = Book()
     base = figures(book)
-    ends = {}
+    ends, moved = {}, {}
     for fact in book.read:
         low, high = (base if end is None else figures(Book({fact.path: end})) for end in (fact.low, fact.high))
         ends[fact] = (low, high)
-    return Swings(base, ends)
+        if fact.low is None and fact.high is None:
+            nudged = figures(Book({fact.path: fact.number * _NUDGE or _NUDGE - 1}))
+            moved[fact] = frozenset(name for name, value in nudged.items() if value != base[name])
+    return Swings(base, ends, moved)
+
+
+_NUDGE = 1.01
+"""By so much a fact without a range is changed to see which figures it moves."""
 
 
 def assumed_frac(found: Sequence[Swing]) -> float | None:
@@ -76,7 +85,7 @@ def assumed_frac(found: Sequence[Swing]) -> float | None:
 
 
 def swing_rows(found: Swings) -> Iterator[dict[str, Any]]:
-    """Rows of swings.parquet: every fact that moves a figure, widest first."""
+    """Rows of swings.parquet: every fact that moves a figure, widest first, those without a range last."""
     for figure in found.base:
         for swing in sorted(found.of(figure), key=lambda swing: (-swing.swing, swing.fact.path)):
             if swing.swing > 0:
@@ -93,6 +102,10 @@ def swing_rows(found: Swings) -> Iterator[dict[str, Any]]:
                     "swing": swing.swing,
                     "rank_correlation": None,
                 }
+        for fact in sorted((fact for fact, names in found.moved.items() if figure in names), key=lambda f: f.path):
+            row = {"figure": figure, "path": fact.path, "grade": fact.grade, "is_assumed": fact.is_assumed}
+            nothing = ("low", "high", "figure_low", "figure_high", "swing", "rank_correlation")
+            yield row | {"is_simulated": False, **dict.fromkeys(nothing)}
 
 
 def facts_of(thing: object) -> Iterator[Fact]:
@@ -123,6 +136,8 @@ def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
             things.append(facts.engine(placed.engine, base=base_dir))
         except FactError:
             continue  # a person's own engine file: the spec in the result has its figures
+    general = facts.general()
+    things += [general["low_load_memory_frac"], general["high_load_compute_frac"]]
     things += [facts.serving(), fleet.pue, fleet.electricity_usd_per_kwh, fleet.carbon_kgco2e_per_kwh]
     for table in (fleet.times.pue, fleet.times.usd_per_kwh, fleet.times.kgco2e_per_kwh):
         things += table or ()

@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "headroom": ("planner.cli.headroom", "The load at which the first limit breaks, and with a rack out."),
     "compare": ("planner.cli.compare", "Results side by side: what is better beyond noise, and what differs."),
     "report": ("planner.cli.report", "The page of a result: the answer, the figures, the evidence."),
+    "explain": ("planner.cli.explain", "Walk a figure back to its formula, its inputs and its facts."),
     "calibrate": ("planner.cli.calibrate", "Fit the model to measured points; errors on what a fit left out."),
     "posterior": ("planner.cli.posterior", "Infer what is undisclosed of Jalapeño from its published figures."),
     "frontier": ("planner.cli.frontier", "Latency against throughput a chip, a kW and a dollar, for one model."),

@@ -341,7 +341,7 @@ def _swings(spread: _Spread, held: Any) -> list[Row]:
             key = (figure, path)
             if key in by_key:
                 by_key[key] = by_key[key] | {"rank_correlation": _correlation(spread, fact, figure)}
-    rows = [row for row in by_key.values() if row["swing"] or row["rank_correlation"] is not None]
+    rows = [r for r in by_key.values() if r["swing"] or r["rank_correlation"] is not None or not r["is_simulated"]]
     places = {figure: ix for ix, figure in enumerate(spread.base)}
     return sorted(
         rows,
