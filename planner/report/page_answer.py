@@ -78,7 +78,8 @@ def _said(view: View, found: Binding) -> list[str]:
             f"{view.num('margin', *at, 'margin_frac')} to spare."
         )
     elif held:
-        said.append(f"{_and([esc(name) for name in held])} {'holds its' if len(held) == 1 else 'hold their'} limits.")
+        names = _and([f"<b>{esc(name)}</b>" for name in held])
+        said.append(f"{names} {'holds its' if len(held) == 1 else 'hold their'} limits.")
     return said
 
 
@@ -103,7 +104,7 @@ def _missed(view: View, name: str) -> str:
             f"{view.num('share', 'classes', name, 'attainment_frac')} of its requests are inside where "
             f"{view.num('share', 'classes', name, 'attainment_limit_frac')} are asked for"
         )
-    return f"{esc(name)} misses: {_and(parts)}."
+    return f"<b>{esc(name)}</b> misses: {_and(parts)}."
 
 
 def _where(view: View, found: Binding) -> str:
@@ -117,15 +118,17 @@ def _where(view: View, found: Binding) -> str:
             f"{_BOTTLENECKS[view.at(*at, 'bottleneck')]}"
         )
     if found.start_s is not None and found.end_s is not None:
-        when = f"between {_clock(found.start_s)} and {_clock(found.end_s)} of the run"
+        has_seconds = any(round(end) % 60 for end in (found.start_s, found.end_s))
+        start, end = (_clock(at, has_seconds=has_seconds) for at in (found.start_s, found.end_s))
+        when = f"between {start} and {end} h of the run"
         parts.append(f"most {when}" if found.is_worst else f"with most load {when}")
     what = f"What binds is {esc(found.klass)}'s {_metric(limit['metric'], limit['quantile'])}"
     return f"{what} {', '.join(parts)}." if parts else f"{what}."
 
 
-def _clock(seconds: float) -> str:
+def _clock(seconds: float, *, has_seconds: bool) -> str:
     whole = round(seconds)
-    text = f"{whole // 3600}:{whole // 60 % 60:02d}" + (f":{whole % 60:02d}" if whole % 60 else " h")
+    text = f"{whole // 3600}:{whole // 60 % 60:02d}" + (f":{whole % 60:02d}" if has_seconds else "")
     return f"<time>{text}</time>"
 
 
@@ -176,7 +179,7 @@ def _deployments(view: View, pool: str) -> str:
             f"{view.num('count', *at, 'replicas')} x {esc(each['model'])} on {view.num('count', *at, 'chips')} chips "
             f'<span class="sub">{degrees}, {esc(each["precision"])}, {esc(each["engine"])}</span>'
         )
-    return "<br>".join(lines) or "nothing"
+    return f'<div class="wrap">{"<br>".join(lines) or "nothing"}</div>'
 
 
 def limits(view: View) -> str | None:

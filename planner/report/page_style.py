@@ -91,13 +91,13 @@ footer{margin-top:3rem;padding-top:1rem;padding-bottom:3rem;color:var(--soft);fo
 @media (max-width:54rem){.figures{grid-template-columns:minmax(0,1fr)}}
 @media (max-width:34rem){
 body{font-size:15px}header{padding-top:1.5rem}
-table{font-size:.84rem}th,td{padding-right:.65rem}
+table{font-size:.84rem}th,td{padding-right:.8rem;white-space:nowrap}.wrap{white-space:normal;min-width:15rem}
 .cards{grid-template-columns:repeat(2,minmax(0,1fr));gap:0 1.1rem}.cards .big{font-size:1.3rem}
 }
 @page{size:A4;margin:13mm 14mm}
 @media print{
 :root{color-scheme:light}
-body{font-size:9.2pt;line-height:1.36}
+html{font-size:9pt}body{font-size:1rem;line-height:1.36}
 header,main,footer{max-width:none;padding:0}
 header{padding-top:0}
 h1{font-size:17pt}h2{margin-top:1.1rem;padding-top:.5rem;font-size:12.5pt}h3{margin:1rem 0 .35rem;font-size:10.5pt}

@@ -74,7 +74,7 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     base = chart(values)
     layers = [
         base.mark_rect(height={"band": 0.9}, stroke=LIGHT["line"], strokeWidth=0.5).encode(
-            x=alt.X("t:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False)),
+            x=alt.X("t:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=6)),
             x2=alt.X2("t2:Q"),
             y=y,
             color=alt.Color("pool:N", scale=alt.Scale(domain=list(look.pools), range=look.colours), legend=None),

@@ -146,7 +146,7 @@ def _panel(mine: list[dict[str, Any]], look: Look, title: str | None) -> Any:
         chart(mine)
         .mark_area(color=colour, opacity=0.3, line={"color": colour}, interpolate="step-after")
         .encode(
-            x=alt.X("t:Q", title=title, axis=alt.Axis(grid=False)),
+            x=alt.X("t:Q", title=title, axis=alt.Axis(grid=False, tickCount=6)),
             y=alt.Y(
                 "demand_tokens_per_s:Q",
                 title=None,

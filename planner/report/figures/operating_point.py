@@ -104,7 +104,7 @@ def _points(result: Result, variant: str, tree: Mapping[str, Any]) -> list[dict[
 
 
 def draw(rows: pl.DataFrame, look: Look) -> Any:
-    """Curves in the pools' colours, named at their end; the run as a dot on each."""
+    """Curves in the pools' colours, named at their fast end; the run as a dot on each."""
     import altair as alt
 
     values = [
@@ -113,7 +113,7 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     ]
     curve = [row for row in values if row["what"] == "curve"]
     dots = [row | {"label": plain(row["class"]), "words": _words(row)} for row in values if row["what"] == "run"]
-    x_ends, y_ends = (_ends([row[axis] for row in values]) for axis in ("x", "y"))
+    x_ends, y_ends = _ends([row["x"] for row in values], 1.3), _ends([row["y"] for row in values], 3.0)
     x_scale, y_scale = (alt.Scale(type="log", domain=list(ends), nice=False) for ends in (x_ends, y_ends))
     x_axis, y_axis = (alt.Axis(values=decades(ends)[1], labelExpr=SI_LABEL) for ends in (x_ends, y_ends))
     x = alt.X("x:Q", title="output tok/s a user", scale=x_scale, axis=x_axis)
@@ -131,12 +131,7 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
             strokeDash=alt.StrokeDash("model:N", scale=dashes, legend=None),
             detail=alt.Detail("line:N"),
         ),
-        *(
-            labels.transform_filter(alt.datum.side == side)
-            .mark_text(align=side, dx=4 if side == "left" else -4)
-            .encode(x=x, y=y, color=color, text=alt.Text("label:N"))
-            for side in ("left", "right")
-        ),
+        labels.mark_text(align="center").encode(x=x, y=y, color=color, text=alt.Text("label:N")),
     ]
     if dots:
         at = chart(dots)
@@ -151,34 +146,36 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     return alt.layer(*layers).properties(width=look.width - 70, height=HEIGHT)
 
 
-def _ends(values: list[float]) -> tuple[float, float]:
+def _ends(values: list[float], below: float) -> tuple[float, float]:
     """Ends of a logarithmic axis with some room."""
-    return min(values) / 1.3, max(values) * 1.9
+    return min(values) / below, max(values) * 1.3
 
 
 def _labels(
     curve: list[dict[str, Any]], x_ends: tuple[float, float], y_ends: tuple[float, float], width: float
 ) -> list[dict[str, Any]]:
-    """Names of the lines at their left ends, those that would lie upon each other moved apart."""
+    """Names of the lines below their fast ends, those that would lie upon each other moved further down."""
     from math import exp, log
 
     def place(value: float, ends: tuple[float, float], size: float) -> float:
         return (log(value) - log(ends[0])) / (log(ends[1]) - log(ends[0])) * size
 
+    def value(place: float, ends: tuple[float, float], size: float) -> float:
+        return exp(place / size * (log(ends[1]) - log(ends[0])) + log(ends[0]))
+
     found: list[dict[str, Any]] = []
-    taken: list[tuple[float, float]] = []
+    taken: list[tuple[float, float, float]] = []
     lines = dict.fromkeys(row["line"] for row in curve)
-    ends = [max((row for row in curve if row["line"] == line), key=lambda row: row["n_seqs"]) for line in lines]
-    for end in sorted(ends, key=lambda row: row["y"]):
-        line = end["line"]
-        across, up = place(end["x"], x_ends, width), place(end["y"], y_ends, HEIGHT) + 10
-        room = len(line) * 6.2
-        side = "left" if across + room < width else "right"
-        while any(abs(up - y) < 13 and abs(across - x) < 220 for x, y in taken):
-            up += 13
-        taken.append((across, up))
-        y = exp(up / HEIGHT * (log(y_ends[1]) - log(y_ends[0])) + log(y_ends[0]))
-        found.append({"x": end["x"], "y": min(y, y_ends[1]), "label": plain(line), "pool": end["pool"], "side": side})
+    ends = [min((row for row in curve if row["line"] == line), key=lambda row: row["n_seqs"]) for line in lines]
+    for end in sorted(ends, key=lambda row: -row["y"]):
+        half = len(end["line"]) * 3.1
+        across = min(max(place(end["x"], x_ends, width), half), width - half)
+        up = place(end["y"], y_ends, HEIGHT) - 10
+        while any(abs(up - y) < 13 and abs(across - x) < half + other for x, y, other in taken):
+            up -= 13
+        taken.append((across, up, half))
+        x, y = value(across, x_ends, width), value(max(6, up), y_ends, HEIGHT)
+        found.append({"x": x, "y": y, "label": plain(end["line"]), "pool": end["pool"]})
     return found
 
 

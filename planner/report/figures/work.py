@@ -137,7 +137,7 @@ def batch_draw(rows: pl.DataFrame, look: Look) -> Any:
             chart(mine)
             .mark_bar(color=look.pools[pool])
             .encode(
-                x=alt.X("n_decoding:Q", title="sequences in a step", axis=alt.Axis(grid=False)),
+                x=alt.X("n_decoding:Q", title="sequences in a step", axis=alt.Axis(grid=False, tickCount=6)),
                 y=alt.Y("percent:Q", title="% of busy time", axis=alt.Axis(tickCount=3)),
             )
             .properties(
