@@ -31,7 +31,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "catalog": ("planner.cli.catalog", "List, show and compare the facts: chips, racks, models, prices, sites."),
     "trace": ("planner.cli.trace", "Inspect, convert, sample and make request traces."),
     "schema": ("planner.cli.schema", "JSON Schema of scenarios, results and catalogue files."),
+    "doctor": ("planner.cli.doctor", "Whether everything that planner needs is here."),
+    "completion": ("planner.cli.completion", "The script that lets a shell complete verbs and flags."),
 }
+COMPLETE = "_PLANNER_COMPLETE"
+"""The variable in which a shell asks for completions (`planner completion`)."""
 EPILOG = """\b
 Examples:
   planner init my-fleet
@@ -119,4 +123,9 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    asked = os.environ.get(COMPLETE)
+    if asked:
+        from click.shell_completion import shell_complete
+
+        raise SystemExit(shell_complete(group, {}, "planner", COMPLETE, asked))
     run(sys.argv[1:])
