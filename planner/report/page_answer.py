@@ -61,7 +61,7 @@ def sentences(view: View) -> Sequence[str]:
             f"{view.num('count', 'requests', 'completed')} of {view.num('count', 'requests', 'offered')} requests "
             f"completed at {view.num('money', 'cost', 'usd_per_h')} an hour."
         ]
-    return [*_said(view, found), _where(view, found)]
+    return [*_said(view, found), *_checks_missed(view), _where(view, found)]
 
 
 def _said(view: View, found: Binding) -> list[str]:
@@ -72,14 +72,28 @@ def _said(view: View, found: Binding) -> list[str]:
     if not missed:
         limit = view.at("classes", found.klass, "limits", found.limit_ix)
         at = ("classes", found.klass, "limits", found.limit_ix)
+        lead = "Every limit holds" if view.tree["verdict"] == "met" else "Every limit of the run as it is holds"
         said.append(
-            f"Every limit holds. The tightest is the {_metric(limit['metric'], limit['quantile'])} of "
+            f"{lead}. The tightest is the {_metric(limit['metric'], limit['quantile'])} of "
             f"{esc(found.klass)}: {view.num('time', *at, 'value')} against {view.num('time', *at, 'limit')}, "
             f"{view.num('margin', *at, 'margin_frac')} to spare."
         )
     elif held:
         names = _and([f"<b>{esc(name)}</b>" for name in held])
         said.append(f"{names} {'holds its' if len(held) == 1 else 'hold their'} limits.")
+    return said
+
+
+def _checks_missed(view: View) -> list[str]:
+    """A sentence for each case that has to hold besides and does not: capacity kept free, racks out."""
+    said = []
+    for check in view.tree.get("checks", ()):
+        if check["verdict"] == "missed":
+            missed = [name for name, figures in check["classes"].items() if figures["verdict"] == "missed"]
+            who = _and([f"<b>{esc(name)}</b>" for name in missed]) if missed else "a class"
+            said.append(
+                f"With {esc(check['label'])}, {who} {'misses its' if len(missed) < 2 else 'miss their'} limits."
+            )
     return said
 
 
@@ -212,7 +226,36 @@ def limits(view: View) -> str | None:
         "Verdict",
     ]
     body = table("Limits by class", head, rows, words=(0, 1, 2, len(head) - 1), classes="slo")
-    return section("Service levels", body + _counts(view), at=anchor(view.name, "slo"), level=3)
+    body += _counts(view) + _checks(view)
+    return section("Service levels", body, at=anchor(view.name, "slo"), level=3)
+
+
+def _checks(view: View) -> str:
+    """What has to hold besides: capacity kept free, racks out; each class by its tightest limit."""
+    rows = []
+    for ix, check in enumerate(view.tree.get("checks", ())):
+        for name, figures in check["classes"].items():
+            at = ("checks", ix, "classes", name)
+            margins = [
+                (each["margin_frac"], nr)
+                for nr, each in enumerate(figures["limits"])
+                if each["margin_frac"] is not None
+            ]
+            row = [esc(check["label"]), esc(name), "-", "", "", ""]
+            if margins:
+                nr = min(margins)[1]
+                limit, place = figures["limits"][nr], (*at, "limits", nr)
+                row[2] = f"{esc(limit['metric'])} {esc(limit['quantile'])}"
+                row[3:] = [
+                    view.num("time", *place, "value"),
+                    view.num("time", *place, "limit"),
+                    _margin(view, place, limit["margin_frac"]),
+                ]
+            rows.append([*row, view.num("share", *at, "attainment_frac"), _mark(figures["verdict"] or "no limits")])
+    if not rows:
+        return ""
+    head = ["Has to hold, too", "Class", "Tightest", "Value", "Limit", "Margin", "Attained", "Verdict"]
+    return table("What has to hold besides", head, rows, words=(0, 1, 2, 7))
 
 
 def _attained(view: View, name: str, *, has_seeds: bool) -> list[str]:
@@ -280,10 +323,10 @@ def headline(view: View) -> str | None:
         between = f'<dd class="between">{interval}</dd>' if interval and "provisioned" not in title else ""
         parts.append(
             f'<div><dt>{esc(title)}</dt><dd class="big">{view.num(kind, *path)}</dd>'
-            f'<dd class="unit">{esc(unit)}</dd>{between}</div>'
+            f'<dd class="unit">{esc(unit)}</dd>{between}{_over_facts(view, kind, path)}</div>'
         )
     parts.append(_headroom(view))
-    assumed = _interval_of(view)
+    assumed = _interval_of(view) + _samples_of(view)
     if view.tree["evidence"]["assumed_frac"] is not None:
         assumed += (
             f'<p class="note">{view.num("share", "evidence", "assumed_frac")} of the swing of this cost is of facts '
@@ -291,6 +334,32 @@ def headline(view: View) -> str | None:
         )
     body = f'<dl class="cards">{"".join(parts)}</dl>{assumed}{_by_class(view)}'
     return section("Headline", body, at=anchor(view.name, "headline"), level=3)
+
+
+def _over_facts(view: View, kind: str, path: Sequence[str]) -> str:
+    """The interval over the uncertain facts, where the run drew samples of them."""
+    found = view.tree.get("uncertainty")
+    if not found or ".".join(path) not in found["figures"]:
+        return ""
+    at = ("uncertainty", "figures", ".".join(path))
+    return f'<dd class="between facts">{view.num(kind, *at, "low")} to {view.num(kind, *at, "high")}</dd>'
+
+
+def _samples_of(view: View) -> str:
+    """What the ranges over the facts are."""
+    found = view.tree.get("uncertainty")
+    if not found:
+        return ""
+    met = (
+        ""
+        if found["met_frac"] is None
+        else f" All limits hold in {view.num('share', 'uncertainty', 'met_frac')} of them."
+    )
+    level, n = view.num("frac", "uncertainty", "level_frac"), view.num("count", "uncertainty", "samples")
+    return (
+        f'<p class="note"><b>Ranges in heavier type</b> hold {level} of {n} samples of everything that is uncertain in '
+        f"the facts, each run anew where it changes the speed.{met}</p>"
+    )
 
 
 def _interval_of(view: View) -> str:

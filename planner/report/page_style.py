@@ -76,6 +76,7 @@ tbody th{font-weight:600}
 .cards dt{font-size:.84rem;color:var(--soft)}.cards dd{margin:0}
 .cards .big{font-size:1.5rem;line-height:1.25;font-weight:660;letter-spacing:-.015em}
 .cards .unit,.cards .between{font-size:.78rem;color:var(--soft);line-height:1.35}
+.cards .facts{font-weight:640;color:var(--ink)}
 .figures{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:2.2rem 3rem;align-items:start}
 figure{margin:0;min-width:0}
 figcaption{margin-top:.5rem}

@@ -79,7 +79,8 @@ _SIX = (
     Figure(
         "sensitivity",
         "What the cost hangs on",
-        "The cost of an hour while one fact goes from its low to its high and all else stays, the simulation held.",
+        "The cost of an hour while one fact goes from its low to its high and all else stays. The simulation is held, "
+        "unless the run drew samples of its facts (run.samples).",
         "sensitivity",
     ),
 )

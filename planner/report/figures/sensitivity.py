@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from planner import units
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from planner.aggregate.result import Result
 
 MOST_BARS = 10
+FIGURE = "cost.usd_per_h"
 COLUMNS = {
     "variant": "str",
     "path": "str",
@@ -31,12 +33,16 @@ COLUMNS = {
 def frame(result: Result) -> pl.DataFrame:
     """Each fact that swings: the cost of an hour with it at its low, at its high, and as it stands; widest first.
 
-    Of the first seed, whose swings stand for all; the simulation is held.
+    Of the first seed, whose swings stand for all, with the simulation held; where a run drew samples of its facts
+    (`run.samples`), facts that change the speed were simulated anew.
     """
     import polars as pl
 
     rows = []
     for name, tree in result.variants.items():
+        if tree.get("uncertainty"):
+            rows += _run_anew(name, tree["uncertainty"])
+            continue
         seed = tree["run"]["seed"]
         usd = tree["seeds"][0]["cost"]["usd_per_h"]
         for row in rows_of(result, "facts", name):
@@ -44,6 +50,23 @@ def frame(result: Result) -> pl.DataFrame:
                 kept = {column: row[column] for column in COLUMNS if column in row and column != "is_assumed"}
                 rows.append(kept | {"is_assumed": int(row["is_assumed"]), "usd_per_h": usd})
     return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
+
+
+def _run_anew(variant: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "variant": variant,
+            "path": bar["path"],
+            "grade": bar["grade"],
+            "is_assumed": int(bar["is_assumed"]),
+            "usd_per_h_low": bar["figure_low"],
+            "usd_per_h_high": bar["figure_high"],
+            "usd_per_h": found["figures"][FIGURE]["value"],
+            "swing_usd_per_h": bar["swing"],
+        }
+        for bar in found["tornado"].get(FIGURE, ())
+        if bar["swing"]
+    ]
 
 
 def draw(rows: pl.DataFrame, look: Look) -> Any:

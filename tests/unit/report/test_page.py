@@ -180,3 +180,37 @@ def test_it_is_made_in_three_seconds(several: Result) -> None:
     start = time.process_time()
     page(several)
     assert time.process_time() - start < 3
+
+
+CHECKED = """\
+schema: 1
+title: Checked
+traffic:
+  chat: {model: gpt-oss-120b, arrivals: poisson, rate: 60 req/s, input: 600 tok, output: 120 tok, slo: quick}
+slo:
+  quick: {ttft: {p95: 500 ms}, tpot: {p95: 20 ms}}
+fleet:
+  survive: {racks: 1}
+  pools:
+    jalapeno: {rack: jalapeno-rack, count: 1, deploy: [{model: gpt-oss-120b, chips: 16}]}
+run: {length: 1 min, warmup: 10 s, window: 10 s, samples: 4}
+"""
+
+
+def test_checks_and_samples_of_the_facts_are_on_it(tmp_path: Path) -> None:
+    import planner
+
+    (tmp_path / "s.yaml").write_text(CHECKED, encoding="utf-8")
+    result = planner.run(planner.load(tmp_path / "s.yaml"), workers=1)
+    read = Read(page(result))
+    answer = " ".join(read.words["base-answer"].split())
+    assert "No. Every limit of the run as it is holds." in answer
+    assert "With a rack of jalapeno out, chat misses its limits." in answer
+    assert "a rack of jalapeno out" in read.words["base-slo"]
+    assert "samples of everything that is uncertain" in read.words["base-headline"]
+    tree = result.to_json()
+    for attrs, _ in read.data:
+        if attrs.get("data-at") and (value := at(tree, attrs["data-at"])) is not None:
+            assert float(attrs["value"]) == value
+    places = {attrs.get("data-at") for attrs, _ in read.data}
+    assert "/uncertainty/figures/cost.usd_per_mtok_out_whole/low" in places
