@@ -90,10 +90,9 @@ def _checks_missed(view: View) -> list[str]:
     for check in view.tree.get("checks", ()):
         if check["verdict"] == "missed":
             missed = [name for name, figures in check["classes"].items() if figures["verdict"] == "missed"]
-            who = _and([f"<b>{esc(name)}</b>" for name in missed]) if missed else "a class"
-            said.append(
-                f"With {esc(check['label'])}, {who} {'misses its' if len(missed) < 2 else 'miss their'} limits."
-            )
+            who = _and([f"<b>{esc(name)}</b>" for name in missed]) if missed else "the fleet"
+            how = "misses its limits" if len(missed) == 1 else "miss their limits" if missed else "cannot serve at all"
+            said.append(f"With {esc(check['label'])}, {who} {how}.")
     return said
 
 
@@ -252,6 +251,9 @@ def _checks(view: View) -> str:
                     _margin(view, place, limit["margin_frac"]),
                 ]
             rows.append([*row, view.num("share", *at, "attainment_frac"), _mark(figures["verdict"] or "no limits")])
+        if not check["classes"]:
+            why = esc(check["reason"] or "")
+            rows.append([esc(check["label"]), why, "-", "", "", "", "", _mark(check["verdict"] or "unknown")])
     if not rows:
         return ""
     head = ["Has to hold, too", "Class", "Tightest", "Value", "Limit", "Margin", "Attained", "Verdict"]

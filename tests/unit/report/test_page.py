@@ -205,7 +205,7 @@ def test_checks_and_samples_of_the_facts_are_on_it(tmp_path: Path) -> None:
     read = Read(page(result))
     answer = " ".join(read.words["base-answer"].split())
     assert "No. Every limit of the run as it is holds." in answer
-    assert "With a rack of jalapeno out, chat misses its limits." in answer
+    assert "With a rack of jalapeno out, the fleet cannot serve at all." in answer
     assert "a rack of jalapeno out" in read.words["base-slo"]
     assert "samples of everything that is uncertain" in read.words["base-headline"]
     tree = result.to_json()
