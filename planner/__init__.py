@@ -3,8 +3,15 @@
 `load` reads a scenario, `run` simulates it, `Result.metric` reads a figure off the result:
 
 >>> import planner
->>> callable(planner.load) and callable(planner.run)
-True
+>>> scenario = planner.load("scenarios/01-one-rack.yaml", sets=["run.length=1 min", "run.warmup=10 s"])
+>>> result = planner.run(scenario)
+>>> result.variants["base"]["verdict"]
+'met'
+>>> result.metric("usd_per_h").columns
+['variant', 'value', 'low', 'high']
+
+`Result.figure` draws a figure, `Result.save` and `Result.load` write and read its folder, `compare` sets two results
+side by side, and `frontier` asks what a chip gives for its latency, power and price.
 """
 
 from __future__ import annotations
@@ -13,17 +20,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
-    from planner.report.compare import compare
+    from planner.model.sweep import Lengths
+    from planner.report.compare import Comparison, compare
     from planner.scenario.load import load
     from planner.scenario.schema import Scenario
+    from planner.study.frontier import Frontier, frontier
     from planner.study.run import run
 
-__all__ = ["Result", "Scenario", "compare", "load", "run"]
+__all__ = ["Comparison", "Frontier", "Lengths", "Result", "Scenario", "compare", "frontier", "load", "run"]
 
 _HOME = {
+    "Comparison": "planner.report.compare",
+    "Frontier": "planner.study.frontier",
+    "Lengths": "planner.model.sweep",
     "Result": "planner.aggregate.result",
-    "compare": "planner.report.compare",
     "Scenario": "planner.scenario",
+    "compare": "planner.report.compare",
+    "frontier": "planner.study.frontier",
     "load": "planner.scenario",
     "run": "planner.study.run",
 }
@@ -36,3 +49,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -115,6 +115,30 @@ class Result:
 
         return metric_table(self, name, by=(by,) if isinstance(by, str) else tuple(by or ()), over=over)
 
+    def figure(self, name: str, variant: str | None = None) -> Any:
+        """A figure of the capacity review as an Altair chart, of the first variant unless another is named.
+
+        Names are those of `planner report --figures`: demand, latency, operating-point, cost, busy, sensitivity, ...
+
+        Raises:
+            ScenarioError: there is no such figure or variant, or the result holds nothing for it; the message says why.
+        """
+        from planner.report.notebook import chart
+
+        return chart(self, name, variant)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer, the limits and the headline."""
+        from planner.report.notebook import html
+
+        return html(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """As HTML, and as the text of the command line for who cannot show that."""
+        from planner.report.text import run_report
+
+        return {"text/html": self._repr_html_(), "text/plain": run_report(self)}
+
     def save(self, folder: Path | str, *, is_replacing: bool = False, log: str = "") -> None:
         """Write the folder; it appears at once and whole. `log` is free text that no digest covers.
 
