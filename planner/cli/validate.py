@@ -15,13 +15,16 @@ METRICS = ("tpot", "ttft")
 EPILOG = """\b
 Examples:
   planner validate
-  planner validate --points points.csv --out predictions.parquet --json
+  planner validate --points points.csv --simulate --out predictions.parquet --json
   planner validate --requests run.csv --meta run.meta.json --fit-first 100
 """
 
 
 @click.command("validate", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--points", type=click.Path(path_type=Path), help="Serving points to predict (CSV).")
+@click.option("--simulate", is_flag=True, help="Run points in closed loop through the simulator, too.")
+@click.option("--sample", help="How many points to simulate, chosen by seed, or 'all' [200].")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the sample and of its lengths [1].")
 @click.option("--energy", type=click.Path(path_type=Path), help="Energy points to predict (CSV).")
 @click.option("--calibration", type=click.Path(path_type=Path), help="Another calibration file than the shipped one.")
 @click.option("--requests", type=click.Path(path_type=Path), help="Request lifecycles to replay (CSV).")
@@ -33,6 +36,9 @@ Examples:
 @output.verb(SCHEMA)
 def command(
     points: Path | None,
+    simulate: bool,
+    sample: str | None,
+    seed: int | None,
     energy: Path | None,
     requests: Path | None,
     meta: Path | None,
@@ -46,7 +52,8 @@ def command(
     """Predict measured points and say how far off the model is.
 
     Without a table, the published headline figures of both sides beside the model's, and the errors of the calibration
-    on what each of its folds left out.
+    on what each of its folds left out. With --simulate the clean points (a sample of them) are run as closed loops
+    through the simulator as well, first wave included, and their errors shown beside the steady state's.
     """
     from planner.errors import RunError
     from planner.model import validate
@@ -56,6 +63,11 @@ def command(
 
     if sum(table is not None for table in (points, energy, requests)) > 1:
         raise click.UsageError("--points, --energy and --requests exclude each other: one table at a time")
+    if points is None and (simulate or sample is not None or seed is not None):
+        raise click.UsageError("--simulate, --sample and --seed belong to --points")
+    if not simulate and (sample is not None or seed is not None):
+        raise click.UsageError("--sample and --seed belong to --simulate")
+    n_sample = _sample(sample)
     if requests is not None:
         from planner.cli.validate_requests import answer
 
@@ -70,11 +82,11 @@ def command(
     used = load(calibration) if calibration is not None else shipped()
     if points is None and energy is None:
         from planner.cli.headline_text import headline_text
-        from planner.model.headline import table
+        from planner.model.headline import table as headline
         from planner.model.posterior import shipped as inferred
 
         result: dict[str, Any] = {
-            "headline": table(used, inferred()),
+            "headline": headline(used, inferred()),
             "cross_validated": validate.cross_validated(used),
         }
         text = f"{headline_text(result['headline'])}\n\n{_folds(result['cross_validated'])}"
@@ -85,8 +97,14 @@ def command(
         text = _energy(check.result)
     else:
         assert points is not None
-        check = validate.check_points(read_points(points), used)
+        table = read_points(points)
+        check = validate.check_points(table, used)
         text = _points(check.result)
+        if simulate:
+            from planner.cli.validate_simulated import simulated
+
+            check, more = simulated(table, used, check, n=n_sample, seed=1 if seed is None else seed)
+            text += more
     if out is not None:
         try:
             check.table.write_parquet(out)
@@ -94,6 +112,17 @@ def command(
             raise RunError(f"cannot write {out}: {error}") from None
         text += f"\nwrote {out}"
     output.reply(SCHEMA, check.result, text, to)
+
+
+def _sample(text: str | None) -> int | None:
+    """How many rows to simulate; None for all."""
+    if text == "all":
+        return None
+    if text is None:
+        return 200
+    if not text.isdigit() or int(text) == 0:
+        raise click.UsageError(f"--sample {text}: a number of points, or 'all'")
+    return int(text)
 
 
 def _folds(errors: list[dict[str, Any]]) -> str:

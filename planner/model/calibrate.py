@@ -22,6 +22,7 @@ from planner.model.energy import fit_energy, read_energy
 from planner.model.fit import SCALES, Fit, Target, minimise, weights
 from planner.model.folds import KINDS, Fold, folds
 from planner.model.points import MEASURED, Points, read_points, steady
+from planner.model.simulated import fit_simulated
 from planner.model.stacks import LEVELS, Design, design
 
 if TYPE_CHECKING:
@@ -144,8 +145,9 @@ def calibrate(
     )
     tree = _tree(path, used, date, whole, designs, residuals, before)
     tree["best"] = best.measure(path, Calibration(tree))
+    engines, habits = engines_and_habits([float(_digits(value)) for value in np.exp(whole.theta)])
+    tree["simulated"] = fit_simulated(used.points, engines, tick)
     if energy is not None:
-        engines, habits = engines_and_habits([float(_digits(value)) for value in np.exp(whole.theta)])
         tree["energy"] = energy_section(energy, engines, habits, tick)
     return Calibrated(tree)
 

@@ -105,6 +105,19 @@ class Calibration:
             )
         return EnergyModel(float(part["host_sequence_s"]), part["draws"], part["corrections"])
 
+    @property
+    def simulated(self) -> Mapping[str, Any]:
+        """Client figures, stack corrections and left-out errors of simulated first tokens.
+
+        A calibration from before there were any has the habits of its steady state, and no corrections.
+        """
+        part: Mapping[str, Any] = self.tree.get("simulated") or {
+            "client": self.habits,
+            "corrections": [{} for _ in LEVELS["ttft"]],
+            "errors": [],
+        }
+        return part
+
     def energy_band(self, row: Mapping[str, Any], metric: str) -> tuple[float, float]:
         """Low and high end of the 80 % band of an energy point, as factors on the prediction.
 

@@ -108,15 +108,23 @@ def _off(predicted: np.ndarray, measured: np.ndarray, low: np.ndarray, high: np.
     import numpy as np
 
     at = np.isfinite(predicted) & np.isfinite(measured) & (measured > 0)
+    inside = (measured[at] >= low[at]) & (measured[at] <= high[at])
+    return errors_of(predicted, measured) | {"in_band_frac": float(np.mean(inside)) if at.any() else None}
+
+
+def errors_of(predicted: np.ndarray, measured: np.ndarray) -> dict[str, Any]:
+    """Median and mean of |predicted / measured - 1| and the rank correlation; null without pairs."""
+    import numpy as np
+
+    at = np.isfinite(predicted) & np.isfinite(measured) & (measured > 0)
     if not at.any():
-        return {"n": 0, "median_ape": None, "mape": None, "spearman": None, "in_band_frac": None}
+        return {"n": 0, "median_ape": None, "mape": None, "spearman": None}
     off = np.abs(predicted[at] / measured[at] - 1.0)
     return {
         "n": int(at.sum()),
         "median_ape": float(np.median(off)),
         "mape": float(np.mean(off)),
         "spearman": bands.spearman(predicted[at], measured[at]),
-        "in_band_frac": float(np.mean((measured[at] >= low[at]) & (measured[at] <= high[at]))),
     }
 
 

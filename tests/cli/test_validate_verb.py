@@ -43,6 +43,25 @@ def test_every_row_has_a_number_or_a_reason(points: Path, tmp_path: Path) -> Non
     assert low < middle < high
 
 
+def test_points_are_simulated_beside_the_steady_state(points: Path, tmp_path: Path) -> None:
+    out = tmp_path / "predictions.parquet"
+    done = planner("validate", "--points", str(points), "--simulate", "--sample", "all", "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["result"]["simulated"]
+    assert (found["rows"], found["simulated"], found["sample"], found["seed"]) == (1, 1, None, 1)
+    assert found["requests"] == 160
+    assert set(found["ttft"]) == {"simulated", "steady"}
+    assert found["tpot"]["simulated"]["n"] == 1
+    table = pl.read_parquet(out)
+    assert table["simulated_ttft_s"][0] > 0
+    assert table["simulated_ttft_s"][1] is None
+    text = planner("validate", "--points", str(points), "--simulate").stdout
+    assert "1 of 1 run in closed loop (a sample of clean points, seed 1), 160 requests" in text
+    assert "belong to --points" in planner("validate", "--simulate").stderr
+    assert "belong to --simulate" in planner("validate", "--points", str(points), "--seed", "2").stderr
+    assert "or 'all'" in planner("validate", "--points", str(points), "--simulate", "--sample", "0").stderr
+
+
 def test_wrong_use_and_wrong_files(points: Path, tmp_path: Path) -> None:
     both = planner("validate", "--points", str(points), "--energy", str(points))
     assert (both.returncode, both.stdout) == (2, "")
