@@ -140,7 +140,8 @@ class Result:
         return {"text/html": self._repr_html_(), "text/plain": run_report(self)}
 
     def save(self, folder: Path | str, *, is_replacing: bool = False, log: str = "") -> None:
-        """Write the folder; it appears at once and whole. `log` is free text that no digest covers.
+        """Write the folder, a path or any address that fsspec knows; it appears at once and whole. `log` is free text
+        that no digest covers.
 
         Raises:
             RunError: something is there already and `is_replacing` is not set, or it is no result.
@@ -148,11 +149,11 @@ class Result:
         """
         from planner.aggregate.store import save
 
-        save(self, Path(folder), is_replacing=is_replacing, log=log)
+        save(self, folder, is_replacing=is_replacing, log=log)
 
     @classmethod
     def load(cls, folder: Path | str) -> Result:
-        """The result of a folder.
+        """The result of a folder, a path or any address that fsspec knows.
 
         Raises:
             ScenarioError: it is no result.
@@ -160,4 +161,4 @@ class Result:
         """
         from planner.aggregate.store import load
 
-        return load(Path(folder))
+        return load(folder)

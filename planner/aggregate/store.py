@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from planner.aggregate import timeline
 from planner.aggregate.columns import ON_DEMAND, TABLES, schema_of
 from planner.errors import Fault, RunError, ScenarioError
+from planner.fleet.storage import Folder, is_address
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
@@ -27,8 +28,12 @@ _RESULT = "result.json"
 _SCENARIO = "scenario.resolved.yaml"
 
 
-def save(result: Result, folder: Path, *, is_replacing: bool, log: str) -> None:
-    """Write `result` as `folder`; see `Result.save`."""
+def save(result: Result, place: Path | str, *, is_replacing: bool, log: str) -> None:
+    """Write `result` as a folder; see `Result.save`."""
+    if is_address(place) and not str(place).startswith("file://"):
+        _save_at(result, Folder.of(place), is_replacing=is_replacing, log=log)
+        return
+    folder = Path(Folder.of(place).place)
     _check_place(folder, is_replacing=is_replacing)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -41,6 +46,21 @@ def save(result: Result, folder: Path, *, is_replacing: bool, log: str) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def _save_at(result: Result, folder: Folder, *, is_replacing: bool, log: str) -> None:
+    """Put all files at an address, the manifest last: without it there is no result."""
+    names = folder.names()
+    if names and not is_replacing:
+        raise RunError(Fault(f"{folder} is there already", "choose another folder"))
+    if names and MANIFEST not in names:
+        raise RunError(Fault(f"{folder} is no result, so it is not replaced", "choose another folder"))
+    with tempfile.TemporaryDirectory(prefix="planner.") as draft:
+        _write(result, Path(draft))
+        (Path(draft) / LOG).write_text(log, encoding="utf-8")
+        folder.put_all(Path(draft), last=MANIFEST)
+        for name in set(names) - {path.name for path in Path(draft).iterdir()}:
+            folder.remove(name)
+
+
 def _check_place(folder: Path, *, is_replacing: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -50,9 +70,11 @@ def _check_place(folder: Path, *, is_replacing: bool) -> None:
         raise RunError(Fault(f"{folder} is no result, so it is not replaced", "choose another folder"))
 
 
-def is_result(folder: Path) -> bool:
+def is_result(folder: Path | str) -> bool:
     """Whether a folder says that it is a result, be it whole or damaged; only such a one is ever replaced."""
-    return (folder / MANIFEST).is_file()
+    if is_address(folder):
+        return MANIFEST in Folder.of(folder).names()
+    return (Path(folder) / MANIFEST).is_file()
 
 
 def _umask() -> int:
@@ -115,10 +137,17 @@ def _digest(path: Path) -> str:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def load(folder: Path) -> Result:
-    """The result of `folder`, every file checked against its digest; see `Result.load`."""
+def load(place: Path | str) -> Result:
+    """The result of a folder, every file checked against its digest; see `Result.load`."""
     import polars as pl
 
+    if is_address(place) and not str(place).startswith("file://"):
+        if not is_result(place):
+            raise ScenarioError(Fault(f"{place} is no result of planner run", f"it has no {MANIFEST}"))
+        with tempfile.TemporaryDirectory(prefix="planner.") as copy:
+            Folder.of(place).get_all(Path(copy))
+            return load(Path(copy))
+    folder = Path(Folder.of(place).place)
     if not is_result(folder):
         raise ScenarioError(Fault(f"{folder} is no result of planner run", f"it has no {MANIFEST}"))
     manifest = _read_json(folder / MANIFEST)

@@ -91,8 +91,8 @@ def verb(schema: str) -> Callable[[F], F]:
                 return function(*args, to=to, **kwargs)
             except PlannerError as error:
                 fail(schema, error, to)
-            except KeyboardInterrupt:
-                leave_at_once(schema, to)
+            except KeyboardInterrupt as stop:
+                leave_at_once(schema, to, str(stop))
             except BrokenPipeError:
                 quiet_exit()
             except click.ClickException:
@@ -179,10 +179,10 @@ def fail_with(schema: str, code: str, message: str, status: int, to: Settings) -
     raise SystemExit(status)
 
 
-def leave_at_once(schema: str, to: Settings) -> NoReturn:
+def leave_at_once(schema: str, to: Settings, way_on: str = "") -> NoReturn:
     """After Ctrl-C: say so and end without waiting for threads that are still at work; none of them writes files."""
     try:
-        fail_with(schema, "interrupted", "interrupted", EXIT_INTERRUPTED, to)
+        fail_with(schema, "interrupted", f"interrupted; {way_on}" if way_on else "interrupted", EXIT_INTERRUPTED, to)
     except SystemExit:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from planner.cli import output
 from planner.cli.progress import ProgressLine
+from planner.cli.run_options import HowToRun, how_to_run
 from planner.errors import Notice, RunError
 
 if TYPE_CHECKING:
@@ -34,17 +36,14 @@ Examples:
 @click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
 @click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the result [runs/TITLE-HASH].")
-@click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
 @click.option(
     "--keep",
     type=click.Choice(["requests", "timeline"]),
     multiple=True,
     help="Keep a row for each request, or a timeline of the replicas for Perfetto; repeatable.",
 )
-@click.option("--gate", is_flag=True, help="Exit 3 when a limit is missed.")
-@click.option("--force", is_flag=True, help="Simulate again, over a result that is there.")
 @click.option("--report/--no-report", "has_page", default=True, help="Write the page report.html, too [yes].")
+@how_to_run
 @output.verb(SCHEMA)
 def command(
     scenario: str,
@@ -52,12 +51,9 @@ def command(
     is_all: bool,
     sets: tuple[str, ...],
     seed: int | None,
-    out: Path | None,
-    workers: int | None,
     keep: tuple[str, ...],
-    gate: bool,
-    force: bool,
     has_page: bool,
+    how: HowToRun,
     to: output.Settings,
 ) -> None:
     """Simulate the fleet of SCENARIO (a file, or - for stdin) under its traffic.
@@ -74,11 +70,12 @@ def command(
     try:
         done = answer.answer(
             scenarios,
-            out=out,
-            workers=workers,
+            out=how.out,
+            executor=how.executor,
             keep_requests="requests" in keep,
             keep_timeline="timeline" in keep,
-            is_forced=force,
+            is_resuming=how.is_resuming,
+            is_forced=how.is_forced,
             progress=line.show,
         )
     finally:
@@ -91,22 +88,31 @@ def command(
         shown += f"\nwrote {done.folder}/"
     page = _write_page(done) if has_page else []
     if has_page and not page:
-        shown += f"   {done.folder / 'report.html'} shows it"
+        shown += f"   {done.folder}/report.html shows it"
     aside = [notice for each in scenarios for notice in set_aside(each, "run")]
     notices = dict.fromkeys([*result.notices, *aside, *page])
     output.reply(SCHEMA, result.to_json(), shown, to, warnings=notices, inputs=result.inputs)
-    finish(result, gate=gate)
+    finish(result, gate=how.gate)
 
 
 def _write_page(done: Answer) -> list[Notice]:
     """The page and the rows of its figures, in the result's folder; that it could not be written loses no answer."""
+    from planner.fleet.storage import Folder
     from planner.report import write
 
-    page = done.folder / write.PAGE
-    if done.is_reused and page.is_file():
-        return []
+    folder = Folder.of(done.folder)
     try:
-        write.write_page(done.result, page, frames_in=done.folder / write.FRAMES)
+        if done.is_reused and write.PAGE in folder.names():
+            return []
+        if folder.is_local:
+            local = Path(folder.place)
+            write.write_page(done.result, local / write.PAGE, frames_in=local / write.FRAMES)
+            return []
+        with tempfile.TemporaryDirectory(prefix="planner.") as draft:
+            made = write.write_page(done.result, Path(draft) / write.PAGE, frames_in=Path(draft) / write.FRAMES)
+            folder.write(write.PAGE, (Path(draft) / write.PAGE).read_bytes())
+            for path in made.values():
+                Folder.of(f"{folder}/{write.FRAMES}").write(path.name, path.read_bytes())
     except RunError as error:
         return [Notice("no_page", f"the page was not written: {error}")]
     return []

@@ -5,10 +5,11 @@ A simulation is a fleet under one seed's traffic; it is one cell, or several who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from planner.fleet.checkpoint import Stored
 from planner.fleet.draws import Draw, DrawnFacts
 from planner.fleet.operation import NS_PER_S
 from planner.fleet.parts import Part
@@ -22,6 +23,8 @@ CELL_S = 3e-3
 class Simulation:
     """Everything that its tables depend on."""
 
+    inputs: str
+    """Digest of the question that it belongs to."""
     draw: Draw
     specs: tuple[Mapping[str, Any], ...]
     """The core's spec of each cell."""
@@ -65,14 +68,14 @@ class Executor(Protocol):
         self,
         simulations: Sequence[Simulation],
         *,
-        have: Sequence[bytes] = (),
+        have: Sequence[Stored] = (),
         keep: Callable[[bytes], None] | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
-    ) -> Iterator[Part]:
+    ) -> Generator[Part, None, None]:
         """The whole of each simulation, in the order in which they are done.
 
-        `have` are packed parts (`parts.pack`) that need not be done again; `keep` is handed the others as they are
-        done. Closing the iterator, or an interrupt inside it, stops what is running.
+        `have` are parts that need not be done again; `keep` is handed the others, packed, as they are done. Closing
+        the iterator, or an interrupt inside it, stops what is running.
         """
         ...
 
@@ -81,7 +84,7 @@ Item = tuple[int, int]
 """A simulation's place in the list, and one of its cells."""
 
 
-def items_to_do(simulations: Sequence[Simulation], have: Sequence[Part]) -> list[Item]:
+def items_to_do(simulations: Sequence[Simulation], have: Sequence[Stored]) -> list[Item]:
     """The cells that are in no part: those of the same requests together, the costliest first."""
     done = {(part.simulation, cell) for part in have for cell in part.cells}
     left = [(s, c) for s, sim in enumerate(simulations) for c in range(sim.n_cells) if (s, c) not in done]

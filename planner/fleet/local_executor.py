@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 
 from planner import core
+from planner.errors import Fault, RunError
 from planner.fleet import draws, parts
+from planner.fleet.checkpoint import Stored
 from planner.fleet.draws import CellRequests, Draw, DrawnFacts
 from planner.fleet.executor import Item, Progress, Simulation, Tally, items_to_do
 from planner.fleet.parts import Part
@@ -41,49 +44,79 @@ class LocalExecutor:
         self,
         simulations: Sequence[Simulation],
         *,
-        have: Sequence[bytes] = (),
+        have: Sequence[Stored] = (),
         keep: Callable[[bytes], None] | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
-    ) -> Iterator[Part]:
+    ) -> Generator[Part, None, None]:
         """Whole simulations in the order in which they are done; the first error stops the rest."""
-        waiting: dict[int, list[Part]] = {}
-        known = [parts.unpack(packed) for packed in have]
-        for part in known:
-            waiting.setdefault(part.simulation, []).append(part)
-        to_do = items_to_do(simulations, known)
+        waiting = Waiting(simulations, have)
+        to_do = items_to_do(simulations, have)
         tally = Tally(simulations, to_do)
         shelf = _Shelf(simulations, to_do, self._drawn)
         self._drawn = {}
-        for ix in list(waiting):
-            if (whole := _whole(simulations, waiting, ix)) is not None:
-                yield whole
+        yield from waiting.whole_at_once()
         work = [partial(_simulate, item, simulations[item[0]], shelf, tally) for item in to_do]
-        for at, part in gather(work, self.n_workers, poll=lambda _: progress(tally.progress())):
-            tally.done(to_do[at])
-            if keep is not None:
-                keep(parts.pack(part))
-            waiting.setdefault(part.simulation, []).append(part)
-            if (whole := _whole(simulations, waiting, part.simulation)) is not None:
-                yield whole
+        with closing(gather(work, self.n_workers, poll=lambda _: progress(tally.progress()))) as finished:
+            for at, part in finished:
+                tally.done(to_do[at])
+                if keep is not None:
+                    keep(parts.pack(part))
+                if (whole := waiting.add(part)) is not None:
+                    yield whole
 
 
 def _make(draw: Draw, _stop: threading.Event) -> tuple[DrawnFacts, list[CellRequests]]:
     return draws.make(draw)
 
 
-def _whole(simulations: Sequence[Simulation], waiting: dict[int, list[Part]], ix: int) -> Part | None:
-    """The simulation if it is whole; many parts that wait for others become one."""
-    mine = waiting[ix]
-    if sum(len(part.cells) for part in mine) == simulations[ix].n_cells:
-        return parts.merge(waiting.pop(ix))
-    if len(mine) >= AT_ONCE:
-        waiting[ix] = [parts.merge(mine)]
-    return None
+class Waiting:
+    """Parts of simulations that are not whole yet; many of one simulation become one."""
+
+    def __init__(self, simulations: Sequence[Simulation], have: Sequence[Stored]) -> None:
+        self.simulations = simulations
+        self.stored: dict[int, list[Stored]] = {}
+        for each in have:
+            self.stored.setdefault(each.simulation, []).append(each)
+        self.done: dict[int, list[Part]] = {}
+
+    def whole_at_once(self) -> Iterator[Part]:
+        """Simulations of which nothing is to do."""
+        for ix in sorted(self.stored):
+            if (whole := self._whole(ix)) is not None:
+                yield whole
+
+    def add(self, part: Part) -> Part | None:
+        """One more part; the whole simulation if that was the last."""
+        mine = self.done.setdefault(part.simulation, [])
+        mine.append(part)
+        if len(mine) >= AT_ONCE:
+            self.done[part.simulation] = [parts.merge(mine)]
+        return self._whole(part.simulation)
+
+    def _whole(self, ix: int) -> Part | None:
+        stored, done = self.stored.get(ix, []), self.done.get(ix, [])
+        n_cells = sum(len(each.cells) for each in stored) + sum(len(each.cells) for each in done)
+        if n_cells < self.simulations[ix].n_cells:
+            return None
+        self.done.pop(ix, None)
+        for each in self.stored.pop(ix, []):
+            done = [parts.merge([*done, _read(each)])]
+        return parts.merge(done)
+
+
+def _read(stored: Stored) -> Part:
+    try:
+        return parts.unpack(stored.read())
+    except parts.Damaged as damage:
+        what = f"a finished part was altered while the run was at work: {damage}"
+        raise RunError(Fault(what, "run again with --resume")) from None
 
 
 def _simulate(item: Item, simulation: Simulation, shelf: _Shelf, tally: Tally, stop: threading.Event) -> Part:
     ix, cell = item
     facts, requests = shelf.take(simulation.draw, cell)
+    if stop.is_set():
+        raise core.Cancelled
     tables = core.simulate_cell(
         simulation.specs[cell],
         requests.frame,
@@ -93,7 +126,7 @@ def _simulate(item: Item, simulation: Simulation, shelf: _Shelf, tally: Tally, s
     )
     tables = draws.renumbered(tables, requests.rows, simulation.replicas[cell])
     shelf.give_back(simulation.draw)
-    return Part(ix, (cell,), facts, tables)
+    return Part(simulation.inputs, ix, simulation.draw.seed, (cell,), facts, tables)
 
 
 class _Shelf:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import core
@@ -28,8 +28,11 @@ _TABLES = ("classes", "class_windows", "placed", "work", "sketches", "requests",
 class Part:
     """The tables of some cells of a simulation, merged."""
 
+    inputs: str
+    """Digest of the question that it belongs to."""
     simulation: int
     """Its place in the run's list."""
+    seed: int
     cells: tuple[int, ...]
     facts: DrawnFacts
     """Of the requests of the whole simulation."""
@@ -45,7 +48,7 @@ def merge(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     cells = tuple(sorted(cell for part in parts for cell in part.cells))
-    return Part(parts[0].simulation, cells, parts[0].facts, core.merge([part.tables for part in parts]))
+    return replace(parts[0], cells=cells, tables=core.merge([part.tables for part in parts]))
 
 
 def pack(part: Part) -> bytes:
@@ -55,7 +58,10 @@ def pack(part: Part) -> bytes:
     body = b"".join(bodies.values())
     about = {
         "schema": SCHEMA,
+        "inputs": part.inputs,
+        "core": made_by(),
         "simulation": part.simulation,
+        "seed": part.seed,
         "cells": part.cells,
         "facts": asdict(part.facts),
         "n_events": part.tables.n_events,
@@ -93,7 +99,7 @@ def unpack(packed: bytes) -> Part:
         **{name: frames.get(name) for name in _TABLES},  # type: ignore[arg-type]
         n_events=about["n_events"],
     )
-    return Part(about["simulation"], tuple(about["cells"]), known, tables)
+    return Part(about["inputs"], about["simulation"], about["seed"], tuple(about["cells"]), known, tables)
 
 
 def opened(packed: bytes) -> tuple[dict[str, Any], bytes]:
@@ -104,12 +110,24 @@ def opened(packed: bytes) -> tuple[dict[str, Any], bytes]:
         said = json.loads(head + b"}")["sha256"]
     except (ValueError, KeyError, TypeError):
         raise Damaged("it does not begin as a part does") from None
-    if said != hashlib.sha256(text[:-1] + b"\n" + body).hexdigest():
+    if said != hashlib.sha256(text[:-1] + b"\n" + body).hexdigest() or text[-1:] != b"}":
         raise Damaged("its content does not have the digest that was written with it")
     about: dict[str, Any] = json.loads(text[:-1])
     if about.get("schema") != SCHEMA:
         raise Damaged(f"it is of another version: {about.get('schema')}")
     return about, body
+
+
+def about(packed: bytes) -> dict[str, Any]:
+    """What a packed part that was just made says of itself."""
+    found: dict[str, Any] = json.loads(packed[: packed.index(b"\n")])["part"]
+    return found
+
+
+def made_by() -> str:
+    """Version and fingerprint of the core."""
+    info = core.build_info()
+    return f"{info['version']} {info['sources'][:16]}"
 
 
 def _written(frame: pl.DataFrame) -> bytes:

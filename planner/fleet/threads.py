@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ POLL_S = 0.05
 
 def gather(
     work: Sequence[Callable[[threading.Event], T]], n_workers: int, *, poll: Callable[[int], None] = lambda _: None
-) -> Iterator[tuple[int, T]]:
+) -> Generator[tuple[int, T], None, None]:
     """(place in the list, result) of each piece of work as it finishes; the first error stops the rest.
 
     Each piece is given an event that is set when its result is no longer wanted. `poll` is told every `POLL_S` how many

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -84,10 +85,10 @@ def run(
     executor = executor or LocalExecutor(workers or os.cpu_count() or 1)
     lengths = {traffic_key(scenario): mean_lengths(scenario) for scenario in _once(variants)}
     fleets = [lay_out(scenario, lengths[traffic_key(scenario)]) for scenario in variants]
-    simulated = partial(simulate, executor=executor, progress=progress)
+    inputs = inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline)
+    simulated = partial(simulate, executor=executor, inputs=inputs, progress=progress)
     kept_too = partial(simulated, kept=kept, keep_requests=keep_requests, keep_timeline=keep_timeline)
     runs = with_checks(variants, fleets, [lengths[traffic_key(scenario)] for scenario in variants], kept_too)
-    inputs = inputs_digest(variants, keep_requests=keep_requests, keep_timeline=keep_timeline)
     return with_spread(Result.of(runs, inputs=inputs, curves=curves(runs)), runs, simulated)
 
 
@@ -96,6 +97,7 @@ def simulate(
     fleets: Sequence[Fleet],
     *,
     executor: Executor,
+    inputs: str = "",
     progress: Callable[[Progress], None] = lambda _: None,
     n_own: int | None = None,
     kept: Kept | None = None,
@@ -108,16 +110,23 @@ def simulate(
 
     n_own = len(variants) if n_own is None else n_own
     simulations, jobs, fleets = _plan(
-        variants, fleets, executor, n_own=n_own, keep_requests=keep_requests, keep_timeline=keep_timeline
+        variants,
+        fleets,
+        executor,
+        inputs=inputs,
+        n_own=n_own,
+        keep_requests=keep_requests,
+        keep_timeline=keep_timeline,
     )
     done: dict[int, tuple[SimTables, DrawnFacts]] = {}
     have, keep = ((), None) if kept is None else (kept.have(simulations), kept.keep)
     asked_by = {job.simulation: job for job in reversed(jobs)}
-    for part in executor.run(simulations, have=have, keep=keep, progress=progress):
-        job = asked_by[part.simulation]
-        if job.variant < n_own:  # without a rack a class may have nothing that holds it: its limits are missed
-            check_fits(variants[job.variant], fleets[job.variant], part.facts.shortest_kv_tokens)
-        done[part.simulation] = (finish(part.tables), part.facts)
+    with closing(executor.run(simulations, have=have, keep=keep, progress=progress)) as whole:
+        for part in whole:
+            job = asked_by[part.simulation]
+            if job.variant < n_own:  # without a rack a class may have nothing that holds it: its limits are missed
+                check_fits(variants[job.variant], fleets[job.variant], part.facts.shortest_kv_tokens)
+            done[part.simulation] = (finish(part.tables), part.facts)
     runs = []
     for ix, (scenario, fleet) in enumerate(zip(variants, fleets, strict=True)):
         mine = [(job.seed, *done[job.simulation]) for job in jobs if job.variant == ix]
@@ -131,6 +140,7 @@ def _plan(
     fleets: Sequence[Fleet],
     executor: Executor,
     *,
+    inputs: str,
     n_own: int,
     keep_requests: bool,
     keep_timeline: bool,
@@ -175,6 +185,7 @@ def _plan(
                 known[key] = len(simulations)
                 simulations.append(
                     Simulation(
+                        inputs=inputs,
                         draw=draw,
                         specs=tuple(cut.cells(spec, cutting)),
                         replicas=tuple(cut.numbers(cutting)),

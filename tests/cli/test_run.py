@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from planner.errors import RunError
 from planner.scenario import load
 from planner.study import answer as study
 from tests.commandline import ENTRY, ROOT, answer, planner
@@ -260,16 +262,18 @@ def test_stdin_and_usage(tmp_path):
     assert planner("run").returncode == 2
 
 
-def test_what_another_run_answered_meanwhile_is_read(tmp_path, monkeypatch):
+def test_a_second_driver_is_refused_and_one_that_comes_after_reads_the_answer(tmp_path, monkeypatch):
     asked = [load(scenario(tmp_path))]
     simulate = study.run
 
     def slow(*given, **options):
         monkeypatch.setattr(study, "run", simulate)
-        assert not study.answer(asked, out=tmp_path / "out").is_reused
+        with pytest.raises(RunError, match=f"another planner, process {os.getpid()} on .*is at work on"):
+            study.answer(asked, out=tmp_path / "out")
         return simulate(*given, **options)
 
     monkeypatch.setattr(study, "run", slow)
+    assert not study.answer(asked, out=tmp_path / "out").is_reused
     assert study.answer(asked, out=tmp_path / "out").is_reused
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
 

@@ -105,11 +105,12 @@ def test_what_is_merged_is_the_sum() -> None:
 
 
 def test_a_part_survives_being_packed_and_nothing_else_does() -> None:
-    part = Part(3, (0, 2), FACTS, dataclasses.replace(CELLS[1], timeline=None))
+    part = Part("sha256:1", 3, 7, (0, 2), FACTS, dataclasses.replace(CELLS[1], timeline=None))
     packed = parts.pack(part)
     again = parts.unpack(packed)
     same(again.tables, part.tables)
-    assert (again.simulation, again.cells, again.facts) == (3, (0, 2), FACTS)
+    assert (again.inputs, again.simulation, again.seed) == ("sha256:1", 3, 7)
+    assert (again.cells, again.facts) == ((0, 2), FACTS)
     dice = random.Random(5)
     spoilt = [
         packed[:-1],
