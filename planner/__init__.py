@@ -24,17 +24,32 @@ if TYPE_CHECKING:
     from planner.report.compare import Comparison, compare
     from planner.scenario.load import load
     from planner.scenario.schema import Scenario
+    from planner.study.breakeven import BreakEven, break_even
     from planner.study.frontier import Frontier, frontier
     from planner.study.run import run
 
-__all__ = ["Comparison", "Frontier", "Lengths", "Result", "Scenario", "compare", "frontier", "load", "run"]
+__all__ = [
+    "BreakEven",
+    "Comparison",
+    "Frontier",
+    "Lengths",
+    "Result",
+    "Scenario",
+    "break_even",
+    "compare",
+    "frontier",
+    "load",
+    "run",
+]
 
 _HOME = {
+    "BreakEven": "planner.study.breakeven",
     "Comparison": "planner.report.compare",
     "Frontier": "planner.study.frontier",
     "Lengths": "planner.model.sweep",
     "Result": "planner.aggregate.result",
     "Scenario": "planner.scenario",
+    "break_even": "planner.study.breakeven",
     "compare": "planner.report.compare",
     "frontier": "planner.study.frontier",
     "load": "planner.scenario",

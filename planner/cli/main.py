@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "compare": ("planner.cli.compare", "Results side by side: what is better beyond noise, and what differs."),
     "report": ("planner.cli.report", "The page of a result: the answer, the figures, the evidence."),
     "explain": ("planner.cli.explain", "Walk a figure back to its formula, its inputs and its facts."),
+    "break-even": ("planner.cli.break_even", "The price at which two plans cost the same per token."),
     "calibrate": ("planner.cli.calibrate", "Fit the model to measured points; errors on what a fit left out."),
     "posterior": ("planner.cli.posterior", "Infer what is undisclosed of Jalapeño from its published figures."),
     "frontier": ("planner.cli.frontier", "Latency against throughput a chip, a kW and a dollar, for one model."),

@@ -29,13 +29,12 @@ from planner.facts.fact import Fact
 from planner.study.uncertainty import Sample, Uncertain, alone, applied, sample, uncertain
 
 if TYPE_CHECKING:
-    from planner.aggregate.cost import Terms
     from planner.aggregate.inputs import SeedRun, VariantRun
     from planner.aggregate.result import Result
     from planner.fleet.fleet import Fleet
     from planner.scenario import Scenario
 
-__all__ = ["LEVEL_FRAC", "N_ALONE", "Simulate", "with_spread"]
+__all__ = ["LEVEL_FRAC", "N_ALONE", "Simulate", "World", "held_of", "quantile", "with_spread", "worlds"]
 
 LEVEL_FRAC = 0.9
 """Share of the samples inside an interval."""
@@ -49,16 +48,19 @@ _LEAD = "cost.usd_per_mtok_out_whole"
 
 Figures = dict[str, float | None]
 Row = dict[str, Any]
+Job = tuple["VariantRun", Any, Mapping[str, float]]
 Simulate = Callable[[Sequence["Scenario"], Sequence["Fleet"]], "list[VariantRun]"]
 
 
 @dataclass(frozen=True, slots=True)
-class _World:
+class World:
     """A simulation under a draw of the facts that it reads."""
 
     held: Held
     simulated: Figures
+    """What the simulator gave: limits, attainment, throughput."""
     is_met: bool
+    """Whether every limit holds."""
 
 
 @dataclass(slots=True)
@@ -82,10 +84,8 @@ def with_spread(result: Result, runs: Sequence[VariantRun], simulate: Simulate) 
     if not asked:
         return result
     trees = dict(result.variants)
-    finance = catalog.load().finance()
-    terms = {run.scenario.name: _terms(run, finance) for run in asked}
-    spreads = _sampled(asked, terms, simulate)
-    _swing_alone(spreads, terms, simulate)
+    spreads = _sampled(asked, simulate)
+    _swing_alone(spreads, simulate)
     import polars as pl
 
     tables = dict(result.tables)
@@ -99,13 +99,6 @@ def with_spread(result: Result, runs: Sequence[VariantRun], simulate: Simulate) 
     return replace(result, variants=trees, tables=tables)
 
 
-def _terms(run: VariantRun, finance: Mapping[str, Fact]) -> Terms:
-    from planner.aggregate.cost import Terms
-
-    has_allowance = any(pool.new_silicon for pool in run.fleet.pools)
-    return Terms.of(run.scenario.cost, finance, has_allowance=has_allowance)
-
-
 def _seed(spread: _Spread) -> int:
     return spread.run.seeds[0].seed
 
@@ -113,8 +106,9 @@ def _seed(spread: _Spread) -> int:
 # -- simulating --------------------------------------------------------------------------------------------------------
 
 
-def _sampled(runs: Sequence[VariantRun], terms: Mapping[str, Terms], simulate: Simulate) -> list[_Spread]:
-    spreads, jobs = [], []
+def _sampled(runs: Sequence[VariantRun], simulate: Simulate) -> list[_Spread]:
+    spreads: list[_Spread] = []
+    jobs: list[Job] = []
     for run in runs:
         spec = run.scenario.run
         assert spec.samples is not None
@@ -123,36 +117,36 @@ def _sampled(runs: Sequence[VariantRun], terms: Mapping[str, Terms], simulate: S
         )
         spreads.append(_Spread(run, uncertain(run.scenario, run.fleet), samples, {}, [None] * len(samples), 0, {}))
         firsts = {one.simulated_ix: one for one in reversed(samples)}
-        jobs += [(spreads[-1], ix, firsts[ix].values) for ix in sorted(firsts)]
-    worlds = _worlds(jobs, terms, simulate)
+        jobs += [(run, ix, firsts[ix].values) for ix in sorted(firsts)]
+    found = worlds(jobs, simulate)
     for spread in spreads:
-        base = _world(spread.run, spread.run.seeds[0], terms[spread.run.scenario.name])
+        base = _world(spread.run)
         spread.base = base.simulated | headline(base.held, Book())
         for ix, one in enumerate(spread.samples):
-            world = worlds.get((spread.run.scenario.name, one.simulated_ix))
+            world = found.get((spread.run.scenario.name, one.simulated_ix))
             if world is not None:
                 spread.found[ix] = world.simulated | headline(world.held, Book(one.values))
                 spread.n_met += world.is_met
     return spreads
 
 
-def _worlds(
-    jobs: Sequence[tuple[_Spread, Any, Mapping[str, float]]], terms: Mapping[str, Terms], simulate: Simulate
-) -> dict[tuple[str, Any], _World]:
-    """The simulation of each job that fits, by variant and the job's key."""
+def worlds(jobs: Sequence[Job], simulate: Simulate) -> dict[tuple[str, Any], World]:
+    """The simulation of each job (a run, a key, changed facts) that fits its chips, by variant and key: of its first
+    seed, with the layout held.
+    """
     keys, scenarios, fleets = [], [], []
-    for spread, key, values in jobs:
-        scenario = spread.run.scenario
+    for run, key, values in jobs:
+        scenario = run.scenario
         try:
-            changed = applied(spread.run.fleet, Sample(0, values, None, 0), scenario.base_dir)
-            _check_fits(spread.run, changed)
+            changed = applied(run.fleet, Sample(0, values, None, 0), scenario.base_dir)
+            _check_fits(run, changed)
         except Infeasible:
             continue
         keys.append((scenario.name, key))
         scenarios.append(replace(scenario, run=scenario.run.model_copy(update={"seeds": 1})))
         fleets.append(changed)
     runs = simulate(scenarios, fleets) if keys else []
-    return {key: _world(run, run.seeds[0], terms[key[0]]) for key, run in zip(keys, runs, strict=True)}
+    return {key: _world(run) for key, run in zip(keys, runs, strict=True)}
 
 
 def _check_fits(run: VariantRun, fleet: Fleet) -> None:
@@ -161,8 +155,9 @@ def _check_fits(run: VariantRun, fleet: Fleet) -> None:
     check_fits(run.scenario, fleet, run.seeds[0].traffic.shortest_kv_tokens)
 
 
-def _world(run: VariantRun, seed: SeedRun, terms: Terms) -> _World:
-    held, _ = hold(run, seed, terms)
+def _world(run: VariantRun) -> World:
+    seed = run.seeds[0]
+    held = held_of(run, seed)
     classes = class_figures(run, seed, held.span)
     found: Figures = {}
     for name, figures in classes.items():
@@ -172,24 +167,33 @@ def _world(run: VariantRun, seed: SeedRun, terms: Terms) -> _World:
     span_s = held.span.span_s
     found["fleet.tokens_per_s_out"] = held.tokens["output"] / span_s if span_s > 0 else None
     verdict = slo.verdict_of_all([slo.verdict(figures) for figures in classes.values()])
-    return _World(held, found, verdict in {"met", None})
+    return World(held, found, verdict in {"met", None})
 
 
-def _swing_alone(spreads: Sequence[_Spread], terms: Mapping[str, Terms], simulate: Simulate) -> None:
+def held_of(run: VariantRun, seed: SeedRun) -> Held:
+    """What money, power and carbon need of one simulation."""
+    from planner.aggregate.cost import Terms
+
+    has_allowance = any(pool.new_silicon for pool in run.fleet.pools)
+    terms = Terms.of(run.scenario.cost, catalog.load().finance(), has_allowance=has_allowance)
+    return hold(run, seed, terms)[0]
+
+
+def _swing_alone(spreads: Sequence[_Spread], simulate: Simulate) -> None:
     """Simulate the ends of the facts that correlate most with cost and limits, one at a time."""
-    jobs: list[tuple[_Spread, Any, Mapping[str, float]]] = []
+    jobs: list[Job] = []
     ends = {}
     for spread in spreads:
         for fact in _leading(spread):
             low, high = _ends(fact)
             ends[spread.run.scenario.name, fact.path] = (fact, low, high)
-            jobs += [(spread, (fact.path, end), alone(spread.run.fleet, fact.path, end)) for end in (low, high)]
-    worlds = _worlds(jobs, terms, simulate)
+            jobs += [(spread.run, (fact.path, end), alone(spread.run.fleet, fact.path, end)) for end in (low, high)]
+    made = worlds(jobs, simulate)
     by_name = {spread.run.scenario.name: spread for spread in spreads}
     for (name, path), (fact, low, high) in ends.items():
         figures = []
         for end in (low, high):
-            world = worlds.get((name, (path, end)))
+            world = made.get((name, (path, end)))
             changed = Book(alone(by_name[name].run.fleet, path, end))
             figures.append(None if world is None else world.simulated | headline(world.held, changed))
         by_name[name].alone[path] = (fact, low, high, figures[0], figures[1])

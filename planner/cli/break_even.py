@@ -1,0 +1,87 @@
+"""`planner break-even`: the price, or other value, at which two plans cost the same per token."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from planner.cli import output
+from planner.cli.progress import ProgressLine
+
+SCHEMA = "planner.break-even/1"
+EXIT_GATE = 3
+
+EPILOG = """\b
+Examples:
+  planner break-even scenarios/02-mixed-fleet.yaml --vary fleet.pools.jalapeno.capex --against nvidia_only
+  planner break-even scenarios/02-mixed-fleet.yaml --vary load --against nvidia_only --range 0.5..2 -o break-even
+"""
+
+
+@click.command("break-even", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("scenario")
+@click.option("--vary", required=True, metavar="PATH", help="What is varied, as in --set; or `load`, of all classes.")
+@click.option("--against", required=True, metavar="VARIANT", help="The other plan: a variant of the file, or base.")
+@click.option("-s", "--scenario", "name", metavar="NAME", help="The first plan [base].")
+@click.option("--range", "within", metavar="LOW..HIGH", help="Where to look, such as '0.3..2 MUSD/rack' [the fact's].")
+@click.option(
+    "--figure", default="usd_per_mtok_out_whole", show_default=True, help="The cost of a token that is compared."
+)
+@click.option("--samples", type=click.IntRange(0, 10_000), help="Draws of the uncertain facts [run.samples, else 64].")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of both plans; repeatable.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write figures/break-even.{parquet,svg,png} there.")
+@click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
+@click.option("--gate", is_flag=True, help="Exit 3 without a break-even at equal service.")
+@output.verb(SCHEMA)
+def command(
+    scenario: str,
+    vary: str,
+    against: str,
+    name: str | None,
+    within: str | None,
+    figure: str,
+    samples: int | None,
+    sets: tuple[str, ...],
+    out: Path | None,
+    workers: int | None,
+    gate: bool,
+    to: output.Settings,
+) -> None:
+    """The value of PATH at which SCENARIO (a file, or - for stdin) costs as much per token as its VARIANT.
+
+    PATH is varied in each plan that has it: a rack's price, a chip-hour's, that of electricity, the load. The answer is
+    for the whole fleet and each class, with an interval over the uncertain facts, and says whether both plans hold
+    their limits.
+    """
+    from planner.fleet.local_executor import LocalExecutor
+    from planner.report import breakeven_figure, breakeven_text
+    from planner.scenario import read_stdin
+    from planner.study.breakeven import break_even
+
+    line = ProgressLine(to)
+    try:
+        found = break_even(
+            scenario,
+            vary=vary,
+            against=against,
+            base=name,
+            sets=sets,
+            within=within,
+            figure=figure,
+            samples=samples,
+            stdin_text=read_stdin() if scenario == "-" else None,
+            executor=LocalExecutor(workers) if workers else None,
+            progress=line.show,
+        )
+    finally:
+        line.end()
+    text = breakeven_text.report(found)
+    if out is not None:
+        paths = breakeven_figure.save(found, out)
+        text += f"\nwrote {', '.join(str(path) for path in paths)}"
+    output.reply(SCHEMA, found.to_json(), text, to)
+    if gate and not (found.is_equal_slo and found.crossings[0].values):
+        click.echo("gate: no break-even at equal service", err=True)
+        sys.exit(EXIT_GATE)

@@ -1,0 +1,272 @@
+"""Two plans of one scenario at any value of one of its numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from planner import units
+from planner.aggregate import intervals, slo
+from planner.aggregate.held import read_at_rest
+from planner.aggregate.power import resting
+from planner.aggregate.summary import class_figures
+from planner.errors import Fault, ScenarioError
+from planner.facts import catalog
+from planner.scenario import load, refuse_unsupported
+from planner.scenario.fields import FactOf, Factor, Quantity
+from planner.scenario.layers import QUESTION, shape_at
+from planner.scenario.shape import Leaf
+from planner.scenario.tree import steps
+from planner.study.spread import held_of
+
+if TYPE_CHECKING:
+    from planner.aggregate.inputs import VariantRun
+    from planner.facts.fact import Fact
+    from planner.fleet.executor import Executor, Progress
+    from planner.fleet.fleet import Fleet
+    from planner.scenario import Scenario
+
+__all__ = ["LOAD", "Lab", "Plan", "Vary", "plan_of", "vary_of"]
+
+LOAD = "load"
+"""The pseudo path of the traffic of all classes, as a multiple."""
+_NAMED = (("fleet", "pools"), ("traffic",), ("slo",), ("sites",))
+"""Where names stand that one plan may have and another not."""
+_FACTOR = 4.0
+"""The range of a value without one of its own: from a quarter of it to four times it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vary:
+    """What is varied."""
+
+    path: str
+    kind: str
+    """The kind of quantity (`units.KINDS`)."""
+
+    def text(self, value: float) -> str:
+        """A value as a scenario writes it."""
+        return units.to_text(value, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One of the two plans."""
+
+    name: str
+    title: str
+    verdict: str | None
+    missed: tuple[str, ...]
+    """Limits that it misses, in words."""
+    is_varied: bool
+    """Whether the varied value has a meaning in it."""
+
+
+def vary_of(path: str) -> Vary:
+    """What a path varies. Raises `ScenarioError` if it is not a number on a continuous scale."""
+    if path == LOAD:
+        return Vary(path, "ratio")
+    try:
+        shape = shape_at(steps(path), QUESTION)
+    except ValueError as error:
+        raise ScenarioError(Fault(f"'{path[:80]}' is no path: {error}", "such as fleet.pools.a.capex")) from None
+    if shape is None:
+        known = ("fleet.pools.NAME.capex", "fleet.pools.NAME.rent", "site.power_price", "traffic.NAME.rate", LOAD)
+        raise ScenarioError(Fault(f"a scenario has no '{path[:80]}'", f"vary such as {', '.join(known)}"))
+    reader = shape.reader if isinstance(shape, Leaf) else None
+    if isinstance(reader, FactOf | Quantity) and not (isinstance(reader, Quantity) and reader.is_whole):
+        return Vary(path, reader.kind)
+    if isinstance(reader, Factor):
+        return Vary(path, "ratio")
+    what = f"'{path[:80]}' is no quantity on a continuous scale"
+    raise ScenarioError(Fault(what, "planner sweep tries values one by one"))
+
+
+class Lab:
+    """The two plans, at any value of what is varied."""
+
+    def __init__(
+        self,
+        source: str,
+        vary: str,
+        names: tuple[str | None, str],
+        sets: Sequence[str],
+        stdin_text: str | None,
+        executor: Executor | None,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        from planner.fleet.local_executor import LocalExecutor
+
+        self.vary = vary_of(vary)
+        self.source, self.sets, self.stdin_text = source, tuple(sets), stdin_text
+        self.names = names
+        self.executor = executor or LocalExecutor(os.cpu_count() or 1)
+        self.progress = progress
+        self.plain = tuple(self._load(name) for name in names)
+        if self.plain[0].name == self.plain[1].name:
+            raise ScenarioError(Fault(f"'{names[1]}' is compared with itself", "name two plans with -s and --against"))
+        for scenario in self.plain:
+            refuse_unsupported(scenario, "run")
+        self.is_varied = tuple(self._has(scenario) for scenario in self.plain)
+        if not any(self.is_varied):
+            head = ".".join(str(step) for step in steps(vary)[:3])
+            raise ScenarioError(Fault(f"neither plan has '{head}'", "vary a value of one of the two"))
+
+    def _load(self, name: str | None, value: float | None = None) -> Scenario:
+        sets = self.sets
+        if value is not None and self.vary.path != LOAD:
+            sets = (*sets, f"{self.vary.path}={self.vary.text(value)}")
+        scenario = load(self.source, sets=sets, variant=name, stdin_text=self.stdin_text)
+        if value is not None and self.vary.path == LOAD:
+            from planner.study.scaled import scaled
+
+            traffic = {key: scaled(cls, value) for key, cls in scenario.traffic.items()}
+            scenario = replace(scenario, traffic=traffic)
+        return scenario
+
+    def _has(self, scenario: Scenario) -> bool:
+        """Whether a plan has the pool, class or site that the path names."""
+        path = () if self.vary.path == LOAD else steps(self.vary.path)
+        for head in _NAMED:
+            if path[: len(head)] == head and len(path) > len(head):
+                here = scenario.tree.at(head)
+                return here is not None and str(path[len(head)]) in here.keys
+        return True
+
+    def at(self, value: float) -> list[Scenario]:
+        """Both plans at a value."""
+        return [
+            self._load(name, value) if varied else plain
+            for name, varied, plain in zip(self.names, self.is_varied, self.plain, strict=True)
+        ]
+
+    def laid_out(self, scenarios: Sequence[Scenario]) -> list[Fleet]:
+        from planner.fleet.layout import lay_out
+        from planner.study.run import mean_lengths
+
+        return [lay_out(scenario, mean_lengths(scenario)) for scenario in scenarios]
+
+    def simulate(self, scenarios: Sequence[Scenario], fleets: Sequence[Fleet]) -> list[VariantRun]:
+        from planner.study.run import simulate
+
+        return simulate(scenarios, fleets, executor=self.executor, progress=self.progress)
+
+    def simulated_at(self, value: float) -> list[VariantRun]:
+        """Both plans simulated at a value."""
+        scenarios = self.at(value)
+        return self.simulate(scenarios, self.laid_out(scenarios))
+
+    def is_priced(self, runs: Sequence[VariantRun]) -> bool:
+        """Whether only money and power read what is varied, in every plan that has it."""
+        if self.vary.path == LOAD:
+            return False
+        return all(
+            any(fact.path == self.vary.path for fact in _read(run.scenario, run.fleet))
+            for run, varied in zip(runs, self.is_varied, strict=True)
+            if varied
+        )
+
+    def range_of(self, within: str | None) -> tuple[float, float, float | None]:
+        """Low and high end of the range, and the value that the first plan with it has."""
+        fact = self._fact()
+        given = 1.0 if self.vary.path == LOAD else fact.number if fact is not None else self._written()
+        if within is not None:
+            return (*_range(within, self.vary), given)
+        if fact is not None and fact.low is not None and fact.high is not None and fact.low < fact.high:
+            return fact.low, fact.high, given
+        if given is None or given <= 0:
+            example = units.KINDS[self.vary.kind].example
+            raise ScenarioError(
+                Fault(f"{self.vary.path} has no range of its own", f"give --range LOW..HIGH ({example})")
+            )
+        return given / _FACTOR, given * _FACTOR, given
+
+    def _fact(self) -> Fact | None:
+        """The fact that the varied value takes the place of."""
+        if self.vary.path == LOAD:
+            return None
+        ix = self.is_varied.index(True)
+        before = self.plain[ix]
+        facts = {fact.path: fact for fact in _read(before, self.laid_out([before])[0])}
+        if self.vary.path in facts:
+            return facts[self.vary.path]
+        path = self.vary.path
+        sample_text = units.KINDS[self.vary.kind].example
+        try:
+            after = load(
+                self.source,
+                sets=(*self.sets, f"{path}={sample_text}"),
+                variant=self.names[ix],
+                stdin_text=self.stdin_text,
+            )
+            read = {fact.path for fact in _read(after, self.laid_out([after])[0])}
+        except ScenarioError:
+            return None  # said again, with its place, when the value is set
+        gone = [fact for key, fact in facts.items() if key not in read]
+        return gone[0] if path in read and len(gone) == 1 else None
+
+    def _written(self) -> float | None:
+        """The value as the scenario writes it."""
+        scenario = self.plain[self.is_varied.index(True)]
+        here = scenario.tree.at(steps(self.vary.path))
+        value = here.value if here is not None else None
+        try:
+            return units.parse(str(value), self.vary.kind) if value is not None else None
+        except units.UnitError:
+            return None
+
+
+def _read(scenario: Scenario, fleet: Fleet) -> list[Fact]:
+    """Facts that money, power and carbon read."""
+    return read_at_rest(scenario.cost, fleet, [resting(pool) for pool in fleet.pools], catalog.load().finance())
+
+
+_RANGE = re.compile(r"\s*(?P<low>[-+0-9._eE]+)\s*(?P<unit>[^.0-9][^.]*?)?\s*\.\.\s*(?P<high>[-+0-9._eE]+\s*.*)")
+
+
+def _range(text: str, vary: Vary) -> tuple[float, float]:
+    """Both ends of `LOW..HIGH UNIT`. Raises `ScenarioError`."""
+    example = f"such as 0.5..2 {units.KINDS[vary.kind].example.split(' ', 1)[-1]}"
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise ScenarioError(Fault(f"'{text[:60]}' is no range", example, path="--range"))
+    high_unit = re.sub(r"^[-+0-9._eE]+\s*", "", match["high"])
+    try:
+        low = units.parse(f"{match['low']} {match['unit'] or high_unit}".strip(), vary.kind)
+        high = units.parse(match["high"].strip(), vary.kind)
+    except units.UnitError as error:
+        raise ScenarioError(Fault(error.what, error.way_out, path="--range")) from None
+    if not 0 <= low < high:
+        raise ScenarioError(Fault(f"'{text[:60]}' does not go up from 0 or more", example, path="--range"))
+    return low, high
+
+
+def _judged(run: VariantRun) -> dict[str, dict[str, Any]]:
+    """The limits of each class, of the means over the seeds."""
+    trees = [class_figures(run, seed, held_of(run, seed).span) for seed in run.seeds]
+    found = {}
+    for name, figures in trees[0].items():
+        limits = []
+        for ix, limit in enumerate(figures["limits"]):
+            rows = [tree[name]["limits"][ix] for tree in trees]
+            mean = limit | {"value": intervals.mean([row["value"] for row in rows])}
+            limits.append(slo.means_judged(rows, mean))
+        attained = intervals.mean([tree[name]["attainment_frac"] for tree in trees])
+        judged = figures | {"limits": limits, "attainment_frac": attained}
+        found[name] = judged | {"verdict": slo.verdict(judged)}
+    return found
+
+
+def plan_of(run: VariantRun, *, is_varied: bool) -> Plan:
+    judged = _judged(run)
+    missed = []
+    for name, figures in judged.items():
+        missed += [f"{name} {each['metric']} {each['quantile']}" for each in figures["limits"] if each["met"] is False]
+        asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
+        if asked is not None and reached is not None and reached < asked:
+            missed.append(f"{name} attainment")
+    verdict = slo.verdict_of_all([figures["verdict"] for figures in judged.values()])
+    return Plan(run.scenario.name, run.scenario.title, verdict, tuple(missed), is_varied)
