@@ -30,11 +30,11 @@ def carbon(
     book: Book,
 ) -> dict[str, float | None]:
     """kgCO2e of the measured span, by source, and all of it per million tokens."""
-    pue = clock.pue(fleet, span, book)
     operational = 0.0
     for power in powers:
-        kwh = mean_w(power, book) * pue * span.span_s / S_PER_H / 1000
-        operational += kwh * clock.kgco2e_per_kwh(fleet, power, span, book)
+        site = fleet.at(power.pool)
+        kwh = mean_w(power, book) * clock.pue(site, span, book) * span.span_s / S_PER_H / 1000
+        operational += kwh * clock.kgco2e_per_kwh(site, power, span, book)
     embodied = embodied_kgco2e_per_h(powers, life_years, book)
     made = None if embodied is None else embodied * span.span_s / S_PER_H
     whole = operational + (made or 0.0)

@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from planner.aggregate.inputs import Span
     from planner.aggregate.power import Book, PoolPower
     from planner.facts.fact import Fact
-    from planner.fleet.fleet import Fleet
+    from planner.fleet.fleet import Fleet, SiteLayout
 
 HOURS, MONTHS = 24, 12
 _HOUR_S = 3600.0
 
 
-def pue(fleet: Fleet, span: Span, book: Book) -> float:
+def pue(site: Fleet | SiteLayout, span: Span, book: Book) -> float:
     """Facility energy per IT energy over the span."""
-    table = fleet.times.pue
+    table = site.times.pue
     if table is None:
-        return book(fleet.pue)
-    return _weighed(table, _month_shares(fleet.times.start, span), book)
+        return book(site.pue)
+    return _weighed(table, _month_shares(site.times.start, span), book)
 
 
-def usd_per_kwh(fleet: Fleet, power: PoolPower, span: Span, book: Book) -> float:
+def usd_per_kwh(site: Fleet | SiteLayout, power: PoolPower, span: Span, book: Book) -> float:
     """Price of the electricity that a pool drew, by when it drew it."""
-    table = fleet.times.usd_per_kwh
+    table = site.times.usd_per_kwh
     if table is None:
-        return book(fleet.electricity_usd_per_kwh)
-    return _weighed(table, hour_shares(fleet.times.start, power, span, book), book)
+        return book(site.electricity_usd_per_kwh)
+    return _weighed(table, hour_shares(site.times.start, power, span, book), book)
 
 
-def kgco2e_per_kwh(fleet: Fleet, power: PoolPower, span: Span, book: Book) -> float:
+def kgco2e_per_kwh(site: Fleet | SiteLayout, power: PoolPower, span: Span, book: Book) -> float:
     """Carbon of the electricity that a pool drew, by when it drew it."""
-    table = fleet.times.kgco2e_per_kwh
+    table = site.times.kgco2e_per_kwh
     if table is None:
-        return book(fleet.carbon_kgco2e_per_kwh)
-    return _weighed(table, hour_shares(fleet.times.start, power, span, book), book)
+        return book(site.carbon_kgco2e_per_kwh)
+    return _weighed(table, hour_shares(site.times.start, power, span, book), book)
 
 
 def _weighed(table: tuple[Fact, ...], shares: list[float], book: Book) -> float:

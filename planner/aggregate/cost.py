@@ -176,8 +176,9 @@ def _owned(power: PoolPower, fleet: Fleet, terms: Terms, annuity: float, span: S
         if terms.space_usd_per_kw_month is not None:
             rated_kw = pool.n_racks * book(pool.rack.rated_w) / 1000
             parts["space"] = rated_kw * book(terms.space_usd_per_kw_month) * MONTHS_PER_YEAR / HOURS_PER_YEAR
-    facility_kw = mean_w(power, book) * clock.pue(fleet, span, book) / 1000
-    return parts | {"energy": facility_kw * clock.usd_per_kwh(fleet, power, span, book)}
+    site = fleet.at(pool)
+    facility_kw = mean_w(power, book) * clock.pue(site, span, book) / 1000
+    return parts | {"energy": facility_kw * clock.usd_per_kwh(site, power, span, book)}
 
 
 def _allowance(pool: PoolLayout, usd_per_rack: float, annuity: float, book: Book) -> float:
@@ -194,16 +195,18 @@ def _allowance(pool: PoolLayout, usd_per_rack: float, annuity: float, book: Book
 
 
 def _shared(fleet: Fleet, terms: Terms, powers: Sequence[PoolPower], span: Span, book: Book) -> list[Charge]:
-    """What is charged to the whole fleet, shared out: staff and software by chips, the demand charge by peak."""
+    """What is charged to the whole fleet, shared out: staff and software by chips, a site's demand charge by peak."""
     made: list[Charge] = []
     pools = [power.pool for power in powers]
     for part, yearly in (("staff", terms.staff_usd_per_year), ("software", terms.software_usd_per_year)):
         if yearly is not None:
             shares = share_out(_nano(book(yearly) / HOURS_PER_YEAR), [pool.n_chips for pool in pools])
             made += [Charge(pool.name, part, nano) for pool, nano in zip(pools, shares, strict=True)]
-    owned = [power for power in powers if not power.pool.rent_usd_per_chip_h]
-    if terms.demand_usd_per_kw_month is not None and owned:
-        pue = clock.pue(fleet, span, book)
+    for site in fleet.places:
+        owned = [power for power in powers if not power.pool.rent_usd_per_chip_h and power.pool.name in site.pools]
+        if terms.demand_usd_per_kw_month is None or not owned:
+            continue
+        pue = clock.pue(site, span, book)
         usd = peak_w(owned, span, book) * pue / 1000 * book(terms.demand_usd_per_kw_month)
         weights = [round(peak_w([power], span, book) * 1000) for power in owned]
         shares = share_out(_nano(usd * MONTHS_PER_YEAR / HOURS_PER_YEAR), weights)

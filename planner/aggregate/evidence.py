@@ -138,9 +138,11 @@ def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
             continue  # a person's own engine file: the spec in the result has its figures
     general = facts.general()
     things += [general["low_load_memory_frac"], general["high_load_compute_frac"]]
-    things += [facts.serving(), fleet.pue, fleet.electricity_usd_per_kwh, fleet.carbon_kgco2e_per_kwh]
-    for table in (fleet.times.pue, fleet.times.usd_per_kwh, fleet.times.kgco2e_per_kwh):
-        things += table or ()
+    things.append(facts.serving())
+    for site in fleet.places:
+        things += [site.pue, site.electricity_usd_per_kwh, site.carbon_kgco2e_per_kwh]
+        for table in (site.times.pue, site.times.usd_per_kwh, site.times.kgco2e_per_kwh):
+            things += table or ()
     unique: dict[str, Fact] = {}
     for thing in things:
         for fact in facts_of(thing):

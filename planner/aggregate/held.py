@@ -17,6 +17,7 @@ from planner.aggregate.cost import NANO, Charge, Terms, annuity_frac, by_part, b
 from planner.aggregate.energy import energy
 from planner.aggregate.inputs import NS_PER_S, Span
 from planner.aggregate.per_token import usd_per_mtok
+from planner.aggregate.places import places
 from planner.aggregate.power import Book, PoolPower, draws
 from planner.aggregate.work import Sums
 
@@ -128,6 +129,7 @@ def figures_of(held: Held, book: Book) -> Tree:
             "left_out": left_out(held.fleet),
         },
         "fleet": draws(held.powers, held.fleet, held.span, book),
+        "sites": places(held.fleet, held.powers, found, held.span, book),
         "classes": {one.name: row for one, row in zip(held.uses.classes, by_class, strict=True)},
     }
 

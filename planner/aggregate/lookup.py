@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from planner.aggregate.result import Result
 
-SECTIONS = {"class": "classes", "pool": "pools", "part": "cost"}
+SECTIONS = {"class": "classes", "pool": "pools", "site": "sites", "part": "cost"}
 """What a figure can be split by -> the section that has it so."""
 _WINDOW_TABLES = {"pool": "windows", "class": "class_windows"}
 

@@ -233,6 +233,26 @@ METRICS: tuple[Metric, ...] = (
     Metric("fleet", "tokens_per_s_per_chip_in", "tok/s/chip", _ALL_CHIPS, "tokens_per_s_in / chips", "more"),
     Metric("fleet", "tokens_per_s_per_chip_out", "tok/s/chip", _ALL_CHIPS, "tokens_per_s_out / chips", "more"),
     Metric("fleet", "tokens_per_s_per_chip_all", "tok/s/chip", _ALL_CHIPS, "tokens_per_s_all / chips", "more"),
+    Metric("sites.*", "racks", "1", "the site; `site` where there is one", "count"),
+    Metric("sites.*", "provisioned_w", "W", "the site at the meter", "rated power of its racks x highest PUE"),
+    Metric("sites.*", "power_limit_w", "W", "the site at the meter", "the scenario's limit on provisioned power"),
+    Metric(
+        "sites.*", "rack_it_w", "W", "the racks of the site", "sum of its pools; peak: of one window", "less", DRAWS
+    ),
+    Metric("sites.*", "facility_w", "W", "the site at the meter", "rack_it x PUE", "less", DRAWS),
+    Metric("sites.*", "pue", "1", "the site, over the span", "facility energy / IT energy", "less"),
+    Metric("sites.*", "it_kwh", "kWh", "the racks of the site, over [warmup, length)", "mean rack_it x span", "less"),
+    Metric("sites.*", "facility_kwh", "kWh", "the site at the meter, over [warmup, length)", "it_kwh x PUE", "less"),
+    Metric(
+        "sites.*",
+        "operational_kgco2e",
+        "kgCO2e",
+        "electricity of the site, over [warmup, length)",
+        "facility_kwh x carbon of its grid",
+        "less",
+    ),
+    Metric("sites.*", "energy_usd_per_h", "USD/h", "owned racks of the site", "facility kW x USD/kWh", "less"),
+    Metric("sites.*", "usd_per_h", "USD/h", "the site", "sum of its pools", "less"),
     Metric("cost", "usd_per_h", "USD/h", _COST, "sum of the parts", "less"),
     Metric(
         "cost",

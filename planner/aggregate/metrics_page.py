@@ -12,6 +12,7 @@ _SECTIONS: dict[str, tuple[str, str]] = {
     "tokens": ("Tokens", "Of everything that was offered."),
     "classes.*": ("Classes", "One set for each class of traffic, of the requests that arrive in [warmup, length)."),
     "classes.*.limits[]": ("Limits", "One row for each limit of a class."),
+    "sites.*": ("Sites", "One set for each site, over [warmup, length); where there is one it is called `site`."),
     "pools.*": ("Pools", "One set for each pool, over [warmup, length). The four utilisations are never mixed."),
     "fleet": ("Fleet", "All pools together."),
     "cost": ("Cost", "Every hour of capacity held, used or not."),

@@ -131,24 +131,25 @@ def mean_w(power: PoolPower, book: Book) -> float:
     return float(rack_it_w(power, power.span, book)[0])
 
 
-def peak_w(powers: Sequence[PoolPower], span: Span, book: Book) -> float:
+def peak_w(powers: Sequence[PoolPower], span: Span, book: Book, *, times: Sequence[float] | None = None) -> float:
     """Highest draw of some pools' racks together: of any window inside the span, or the mean of the span itself.
 
-    A pool without work in a window draws what its parked and idle chips draw.
+    A pool without work in a window draws what its parked and idle chips draw. `times` multiplies the draw of each pool.
     """
     import numpy as np
 
-    mean = sum(mean_w(power, book) for power in powers)
+    scale = [1.0] * len(powers) if times is None else list(times)
+    mean = sum(mean_w(power, book) * factor for power, factor in zip(powers, scale, strict=True))
     full = span.full_windows
     inside = [(power.window_ix >= full.start) & (power.window_ix < full.stop) for power in powers]
     worked = [power.window_ix[here] for power, here in zip(powers, inside, strict=True)]
     window_ix = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *worked]))
     total = np.zeros(window_ix.size)
     without_work = 0.0
-    for power, here, mine in zip(powers, inside, worked, strict=True):
-        parked_w = float(rack_it_w(power, at_rest(power.pool), book)[0])
+    for power, here, mine, factor in zip(powers, inside, worked, scale, strict=True):
+        parked_w = float(rack_it_w(power, at_rest(power.pool), book)[0]) * factor
         drawn = np.full(window_ix.size, parked_w)
-        drawn[np.searchsorted(window_ix, mine)] = rack_it_w(power, power.windows, book)[here]
+        drawn[np.searchsorted(window_ix, mine)] = rack_it_w(power, power.windows, book)[here] * factor
         total = total + drawn
         without_work += parked_w
     rest = [without_work] if window_ix.size < len(full) else []
@@ -186,6 +187,17 @@ def draws(powers: Sequence[PoolPower], fleet: Fleet, span: Span, book: Book) -> 
     """Mean and peak of some pools' racks together, and at the meter."""
     from planner.aggregate.clock import pue as pue_of
 
-    mean, peak = sum(mean_w(power, book) for power in powers), peak_w(powers, span, book)
-    pue = pue_of(fleet, span, book)
-    return {"rack_it_w": {"mean": mean, "peak": peak}, "facility_w": {"mean": mean * pue, "peak": peak * pue}}
+    means, peak = [mean_w(power, book) for power in powers], peak_w(powers, span, book)
+    pues = [pue_of(fleet.at(power.pool), span, book) for power in powers]
+    at_meter = peak * pues[0] if len(set(pues)) == 1 else peak_w(powers, span, book, times=pues)
+    return {
+        "rack_it_w": {"mean": sum(means), "peak": peak},
+        "facility_w": {"mean": facility_w(means, pues), "peak": at_meter},
+    }
+
+
+def facility_w(it_w: Sequence[float], pues: Sequence[float]) -> float:
+    """Power at the meter of some pools' racks, each with the PUE of its site."""
+    if len(set(pues)) <= 1:  # one site: its PUE comes once, at the end
+        return sum(it_w) * pues[0] if pues else 0.0
+    return sum(watts * pue for watts, pue in zip(it_w, pues, strict=True))

@@ -94,6 +94,7 @@ def _figures() -> Schema:
             "classes": _by_name(_object(each_class)),
             "pools": _by_name(_object(each_pool)),
             "fleet": _object(_section("fleet")),
+            "sites": _by_name(_object(_section("sites.*"))),
             "cost": _object(_section("cost") | {"left_out": left_out}),
             "energy": _object(_section("energy")),
             "carbon": _object(_section("carbon") | {"left_out": _list(_TEXT) | {"description": _NOT_MADE}}),

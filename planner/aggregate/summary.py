@@ -193,6 +193,7 @@ def _tree(run: VariantRun, seed: SeedRun, held: Held, moved: Tree, assumed: floa
         "classes": classes,
         "pools": _pools(run.fleet, seed, held, by_pool(made(held, Book()), run.fleet.pools)),
         "fleet": _fleet(held, moved["fleet"]),
+        "sites": moved["sites"],
         "cost": moved["cost"],
         "energy": moved["energy"],
         "carbon": moved["carbon"],

@@ -155,7 +155,7 @@ def _windows(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:
             **{name: windows.sums[part] / chip_s if chip_s else windows.sums[part] for name, part in FRACTIONS.items()},
             "chip_w": chip_w(power, power.windows, book),
             "rack_it_w": it_w,
-            "facility_w": it_w * pue(variant.run.fleet, seed.span, book),
+            "facility_w": it_w * pue(variant.run.fleet.at(power.pool), seed.span, book),
             **{name: windows.sums[name] for name in COUNTS},
         }
         schema = {name: dtype for name, dtype in schema_of(WINDOWS).items() if name not in KEYS}

@@ -70,6 +70,21 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteLayout:
+    """Where some pools stand: what electricity costs and emits there, what the building adds, what the site bears."""
+
+    name: str
+    pools: tuple[str, ...]
+    pue: Fact
+    electricity_usd_per_kwh: Fact
+    carbon_kgco2e_per_kwh: Fact
+    rated_w: float
+    """What its racks are provisioned for, at the meter."""
+    power_limit_w: float | None
+    times: Times = field(default_factory=Times)
+
+
+@dataclass(frozen=True, slots=True)
 class PoolLayout:
     """A pool of equal racks."""
 
@@ -106,3 +121,27 @@ class Fleet:
     notices: tuple[Notice, ...]
     times: Times = field(default_factory=Times)
     """What the site has by hour or month, in place of the flat facts above."""
+    sites: tuple[SiteLayout, ...] = ()
+    """The sites where there are several; then the facts above are those of the first."""
+
+    @property
+    def places(self) -> tuple[SiteLayout, ...]:
+        """Every site: the several, or the one."""
+        if self.sites:
+            return self.sites
+        return (
+            SiteLayout(
+                name="site",
+                pools=tuple(pool.name for pool in self.pools),
+                pue=self.pue,
+                electricity_usd_per_kwh=self.electricity_usd_per_kwh,
+                carbon_kgco2e_per_kwh=self.carbon_kgco2e_per_kwh,
+                rated_w=self.rated_w,
+                power_limit_w=self.power_limit_w,
+                times=self.times,
+            ),
+        )
+
+    def at(self, pool: PoolLayout) -> Fleet | SiteLayout:
+        """Where a pool stands."""
+        return next((site for site in self.sites if pool.name in site.pools), self)

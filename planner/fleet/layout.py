@@ -16,14 +16,15 @@ from planner import units
 from planner.errors import Fault, Infeasible, Notice
 from planner.facts import catalog
 from planner.fleet import drafts
-from planner.fleet.fleet import Fleet, Placed, PoolLayout
+from planner.fleet.fleet import Fleet, Placed, PoolLayout, SiteLayout
 from planner.fleet.site import highest_pue, new_silicon, site_facts, site_times
+from planner.scenario.sites import place_of, written
 
 if TYPE_CHECKING:
     from planner.facts.schema import Chip, Rack
     from planner.model.wish import Wish
     from planner.scenario import Scenario
-    from planner.scenario.schema import Deploy, Pool
+    from planner.scenario.schema import Deploy, Pool, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Place:
     entry: int
 
     def fault(self, what: str, way_out: str, key: str = "") -> Fault:
-        entry = f"fleet.pools.{self.pool}.deploy[{self.entry}]"
+        entry = f"fleet.pools.{written(self.pool, self.scenario.sites)}.deploy[{self.entry}]"
         path = f"{entry}.{key}" if key else entry
         origin = self.scenario.origins.get(path) or self.scenario.origins.get(f"{entry}.model")
         if origin is None:
@@ -83,11 +84,13 @@ def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
                 new_silicon=new_silicon(chip) if pool.new_silicon else None,
             )
         )
-    pue, price, carbon = site_facts(scenario.site, scenario.base_dir)
-    times = site_times(scenario.site, scenario.run.start)
-    most = highest_pue(pue, times)
-    rated_w = sum(pool.n_racks * pool.rack.rated_w.number for pool in pools) * most
-    faults += _power_faults(scenario, pools, most)
+    several = [_site(scenario, name, site, pools) for name, site in scenario.sites.items()]
+    one = several[0] if several else _site(scenario, "site", scenario.site, pools)
+    for site in several or [one]:
+        faults += _power_faults(scenario, site, pools)
+    for name, spec in scenario.sites.items() or {"": scenario.site}.items():
+        mine = [pool for pool in pools if not name or place_of(pool.name, scenario.sites) == name]
+        faults += _space_faults(scenario, f"sites.{name}" if name else "site", spec.positions, mine)
     if not faults:
         faults += _unserved(scenario, pools)
     if faults:
@@ -95,14 +98,38 @@ def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
     return Fleet(
         pools=tuple(pools),
         placed=tuple(p for pool in pools for p in pool.placed),
+        pue=one.pue,
+        electricity_usd_per_kwh=one.electricity_usd_per_kwh,
+        carbon_kgco2e_per_kwh=one.carbon_kgco2e_per_kwh,
+        rated_w=sum(site.rated_w for site in several or [one]),
+        power_limit_w=scenario.site.power_limit_w if not several else _limit_of_all(several),
+        notices=tuple(dict.fromkeys(notices)),
+        times=one.times,
+        sites=tuple(several),
+    )
+
+
+def _site(scenario: Scenario, name: str, site: Site, pools: Sequence[PoolLayout]) -> SiteLayout:
+    """A site with the pools that stand there: all of them where there is one site."""
+    mine = [pool for pool in pools if not scenario.sites or place_of(pool.name, scenario.sites) == name]
+    pue, price, carbon = site_facts(site, scenario.base_dir)
+    times = site_times(site, scenario.run.start)
+    return SiteLayout(
+        name=name,
+        pools=tuple(pool.name for pool in mine),
         pue=pue,
         electricity_usd_per_kwh=price,
         carbon_kgco2e_per_kwh=carbon,
-        rated_w=rated_w,
-        power_limit_w=scenario.site.power_limit_w,
-        notices=tuple(dict.fromkeys(notices)),
+        rated_w=sum(pool.n_racks * pool.rack.rated_w.number for pool in mine) * highest_pue(pue, times),
+        power_limit_w=site.power_limit_w,
         times=times,
     )
+
+
+def _limit_of_all(sites: Sequence[SiteLayout]) -> float | None:
+    """What all sites bear together; None if one of them has no limit."""
+    limits = [site.power_limit_w for site in sites if site.power_limit_w is not None]
+    return sum(limits) if len(limits) == len(sites) else None
 
 
 def rack_and_chip(pool: Pool, base_dir: Path) -> tuple[Rack, Chip]:
@@ -246,20 +273,18 @@ def entry_wish(scenario: Scenario, entry: Deploy, lengths: Mapping[str, Lengths]
     )
 
 
-def _power_faults(scenario: Scenario, pools: Sequence[PoolLayout], pue: float) -> list[Fault]:
-    limit = scenario.site.power_limit_w
-    if limit is None:
+def _power_faults(scenario: Scenario, site: SiteLayout, pools: Sequence[PoolLayout]) -> list[Fault]:
+    limit, need = site.power_limit_w, site.rated_w
+    if limit is None or need <= limit:
         return []
-    need = sum(pool.n_racks * pool.rack.rated_w.number for pool in pools) * pue
-    if need <= limit:
-        return []
+    pue = highest_pue(site.pue, site.times)
     fits = []
-    for pool in pools:
+    for pool in (pool for pool in pools if pool.name in site.pools):
         per_rack = pool.rack.rated_w.number * pue
         keep = pool.n_racks - -int(-(need - limit) // per_rack)
         if 0 <= keep < pool.n_racks:
             fits.append(f"{pool.name}: {keep} racks")
-    origin = scenario.origins.get("site.power_limit")
+    path = f"sites.{site.name}.power_limit" if scenario.sites else "site.power_limit"
     short = units.format(need - limit, "power")
     what = (
         f"the racks are rated at {need / 1000:,.7g} kW at the meter (rated power x PUE), "
@@ -267,9 +292,40 @@ def _power_faults(scenario: Scenario, pools: Sequence[PoolLayout], pue: float) -
     )
     way_out = "keep " + " or ".join(fits) if fits else "take racks of several pools away"
     way_out += f", or raise the limit to {math.ceil(need / 100) / 10:,.10g} kW"
+    return [_at(scenario, path, what, way_out)]
+
+
+def _space_faults(scenario: Scenario, where: str, positions: int | None, pools: Sequence[PoolLayout]) -> list[Fault]:
+    """Racks that do not stand on the floor of a site."""
+    if positions is None:
+        return []
+    path = f"{where}.positions"
+    each: dict[str, float] = {}
+    for pool in pools:
+        footprint = pool.rack.footprint
+        if footprint is None or footprint.used is None:
+            what = f"nobody says how many positions a rack of {pool.rack.name} takes"
+            return [_at(scenario, path, what, "give `footprint` in a rack file of your own, or take the limit away")]
+        each[pool.name] = footprint.number
+    need = sum(pool.n_racks * each[pool.name] for pool in pools)
+    if need <= positions:
+        return []
+    fits = []
+    for pool in pools:
+        keep = pool.n_racks - -int(-(need - positions) // each[pool.name])
+        if 0 <= keep < pool.n_racks:
+            fits.append(f"{pool.name}: {keep} racks")
+    what = f"the racks take {need:,.7g} positions, {need - positions:,.7g} more than the {positions:,} of the floor"
+    way_out = "keep " + " or ".join(fits) if fits else "take racks of several pools away"
+    return [_at(scenario, path, what, f"{way_out}, or find room for {math.ceil(need):,}")]
+
+
+def _at(scenario: Scenario, path: str, what: str, way_out: str) -> Fault:
+    """A fault where the value at a path was written."""
+    origin = scenario.origins.get(path)
     if origin is None:
-        return [Fault(what, way_out, path="site.power_limit")]
-    return [Fault(what, way_out, path="site.power_limit", file=origin.file, line=origin.line, col=origin.col)]
+        return Fault(what, way_out, path=path)
+    return Fault(what, way_out, path=path, file=origin.file, line=origin.line, col=origin.col)
 
 
 def _unserved(scenario: Scenario, pools: Sequence[PoolLayout]) -> list[Fault]:

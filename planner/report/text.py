@@ -41,6 +41,7 @@ def _variant(tree: Tree, *, is_named: bool, wall_s: float | None) -> list[str]:
         *_lost(tree["requests"]),
         *table(_pool_rows(pools), left=(0, 6)),
         *_deployments(pools),
+        *_sites(tree["sites"]),
         *_headline(tree),
     ]
 
@@ -195,6 +196,27 @@ def _deployments(pools: Mapping[str, Tree]) -> list[str]:
         if pool["idle_chips"]:
             lines.append(f"  {name}: {pool['idle_chips']} chips idle, billed and powered")
     return [plain(line) for line in lines]
+
+
+def _sites(sites: Mapping[str, Tree]) -> list[str]:
+    """A row a site where there are several."""
+    if len(sites) < 2:
+        return []
+    rows: list[Cells] = [["site", "racks", "it power", "at the meter", "provisioned", "limit", "energy/h", "kgCO2e"]]
+    for name, site in sites.items():
+        rows.append(
+            [
+                name,
+                f"{site['racks']:g}",
+                units.format(site["rack_it_w"]["mean"], "power"),
+                units.format(site["facility_w"]["mean"], "power"),
+                units.format(site["provisioned_w"], "power"),
+                units.format(site["power_limit_w"], "power"),
+                units.format(site["energy_usd_per_h"], "money"),
+                figure(site["operational_kgco2e"]),
+            ]
+        )
+    return table(rows, left=(0,))
 
 
 def _headline(tree: Tree) -> list[str]:

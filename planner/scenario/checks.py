@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import FactError, Fault, Notice, near
 from planner.facts import catalog
+from planner.scenario import sites
 from planner.scenario.files import is_file, locate, references
 from planner.scenario.schema import Question
 from planner.scenario.section import Loc, Trouble, shown
@@ -187,6 +188,7 @@ def _inside(kind: str, text: str, base_dir: Path) -> Iterator[Fault]:
 
 def values(question: Question) -> Iterator[Trouble]:
     """Faults between values of different sections, once all of them are right by themselves."""
+    yield from sites.faults(question)
     length_s = question.run.length_s
     for name, klass in question.traffic.items():
         if klass.rate_req_per_s is not None and length_s is not None:

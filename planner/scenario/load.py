@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from planner.errors import Fault, ScenarioError, near
 from planner.facts.schema import Fact
-from planner.scenario import checks
+from planner.scenario import checks, sites
 from planner.scenario.fields import NameOf
 from planner.scenario.judge import judge, placed, read_error
 from planner.scenario.layers import (
@@ -251,7 +251,7 @@ def _scenario(
         question=placed.question,
         traffic=placed.traffic,
         slo=placed.slo,
-        fleet=placed.fleet,
+        fleet=sites.spread(placed.fleet, placed.sites),
         site=placed.site,
         sites=placed.sites,
         cost=placed.cost,

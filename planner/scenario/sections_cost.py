@@ -42,6 +42,8 @@ class Site(Section):
     """PUE by month, in place of `pue`: `{1-4: 1.1, 5-9: 1.25, 10-12: 1.1}`; the power limit counts with the highest."""
     power_limit_w: Annotated[float, Quantity("power")] | None = Field(None, alias="power_limit")
     """Most power at the meter: the racks' rated power times PUE has to stay inside."""
+    positions: Annotated[int, Whole(1, 10_000_000)] | None = None
+    """Rack positions of the floor: the racks' footprints have to fit."""
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:

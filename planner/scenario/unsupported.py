@@ -61,7 +61,7 @@ UNSUPPORTED: tuple[Key, ...] = (
         "two entries have no per_rack: one of them can take what is left of a rack",
     ),
     Key("fleet.pools.*.deploy.*.pp", _is_not("1"), "pipeline stages are not simulated"),
-    Key("sites", _always, "one site is simulated: write site"),
+    Key("sites", _always, "one site is planned for: write site", verbs=("run", "sweep", "headroom")),
     Key("goal", _always, "no fleet is chosen: the one given is simulated"),
     Key("periods", _always, "one period is simulated"),
     Key("run.split", _always, "a run is not cut into parts"),

@@ -20,7 +20,7 @@ from planner.aggregate.slo import Tightest
 from planner.errors import Fault, Infeasible, ScenarioError
 from planner.scenario import Scenario, refuse_unsupported
 from planner.study.run import mean_lengths, simulate
-from planner.study.survive import Stress, racks_out
+from planner.study.survive import Stress, racks_out, sites_out
 from planner.traffic.load import at_load
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ def headroom(
 ) -> Headroom:
     """The multiple of the scenario's load at which the first of its limits breaks.
 
-    `with_n1` looks at it with a rack of each pool out too. The seeds are the scenario's, at least `N_SEEDS`.
+    `with_n1` looks at it with a rack of each pool out too, and with each of several sites out. The seeds are the
+    scenario's, at least `N_SEEDS`.
 
     Raises:
         ScenarioError: no class has limits, or the input is wrong.
@@ -187,7 +188,7 @@ def headroom(
     if dead is not None:
         what = f"with {dead.label} not every class can be served: {dead.reason}"
         raise Infeasible(Fault(what, "add a rack, or take fleet.survive away", path="fleet.survive"))
-    out = [stress for stress in racks_out(scenario, fleet, lengths, 1) if with_n1]
+    out = [*racks_out(scenario, fleet, lengths, 1), *sites_out(scenario, fleet, lengths)] if with_n1 else []
     lab = _Lab(scenario, executor or LocalExecutor(workers or os.cpu_count() or 1), progress)
     own = [Stress("", "", 1.0, {}, scenario, fleet), *also]
     search = _Search(lab, own)

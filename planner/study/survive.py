@@ -106,6 +106,16 @@ def racks_out(scenario: Scenario, fleet: Fleet, lengths: Mapping[str, Lengths], 
     return found
 
 
+def sites_out(scenario: Scenario, fleet: Fleet, lengths: Mapping[str, Lengths]) -> list[Stress]:
+    """The scenario without all racks of a site, for each of several sites that has some."""
+    found = []
+    for site in fleet.sites:
+        out = {pool.name: pool.n_racks for pool in fleet.pools if pool.name in site.pools and pool.n_racks}
+        if out:
+            found.append(_without(scenario, fleet, lengths, out, "site", f"site {site.name} out"))
+    return found
+
+
 def _without(
     scenario: Scenario, fleet: Fleet, lengths: Mapping[str, Lengths], out: Mapping[str, int], kind: str, label: str
 ) -> Stress:

@@ -195,7 +195,7 @@ def test_nothing_completed_is_a_whole_result(tmp_path: Path) -> None:
 
 
 def test_every_figure_is_in_the_glossary_and_the_other_way_round() -> None:
-    stars = {"classes": "classes.*", "pools": "pools.*"}
+    stars = {"classes": "classes.*", "pools": "pools.*", "sites": "sites.*"}
     tree = summed(simulated())
     named = {metric.path for metric in metrics.METRICS}
     found = set()

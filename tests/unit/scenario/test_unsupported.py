@@ -15,7 +15,6 @@ ADDED = [
     ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
-    ("site: {grid: us-virginia}", "sites: {east: {name: us-virginia, share: 100 %}}", "sites"),
     ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
     ("length: 10 min", "length: 10 min, split: 5 min", "run.split"),
@@ -54,7 +53,7 @@ def test_a_verb_refuses_what_another_acts_on_and_names_that(loads: Loads, monkey
 
 
 def test_every_row_of_the_table_is_tried() -> None:
-    patterns = {key.pattern for key in UNSUPPORTED if not key.is_said}
+    patterns = {key.pattern for key in UNSUPPORTED if not key.is_said and "run" not in key.verbs}
     tried = {path.replace("chat", "*").replace(".a.", ".*.").replace("[0]", ".*") for _, _, path in ADDED}
     assert patterns == tried
     assert {key.pattern for key in UNSUPPORTED if key.is_said} == SAID
