@@ -28,9 +28,13 @@ WORK = [
     "compute_s",
     "network_s",
     "launch_s",
+    "power_s",
+    "down_s",
+    "off_s",
     "kv_token_s",
 ]
-COUNTS = ["steps", "input_tokens", "output_tokens", "recomputed_tokens", "preemptions"]
+COUNTS = ["steps", "input_tokens", "output_tokens", "recomputed_tokens"]
+COUNTS += ["prefix_hit_tokens", "cached_input_tokens", "preemptions"]
 NS = 1_000_000_000
 
 
@@ -194,7 +198,7 @@ def class_counts(**counts: int) -> dict[str, int]:
     """A row of the core's `classes`: of the span what is given, of the whole run the same."""
     whole = {name: counts.get(name, 0) for name in (*FATES, "offered", "retried", "lost")}
     tokens = {name: counts.get(name, 0) for name in ("input_tokens", "output_tokens")}
-    span = {f"span_{n}": counts.get(n, 0) for n in ("offered", "completed", "attained", "single_token")}
+    span = {f"span_{n}": counts.get(n, 0) for n in ("offered", "completed", "attained", "single_token", "tasks")}
     return {**whole, **tokens, **span}
 
 

@@ -57,6 +57,7 @@ class Simulation:
         self.rows: dict[int, Seq] = {}  # of each request that was sent, its last sending
         self.live: list[Seq] = []
         self.n_to_send = 0
+        self.is_cut: set[int] = set()  # chains of which the run's end cut off the rest
         self.link_free_ns = 0
         self.n_sent = 0
         self.admissions = 0
@@ -117,8 +118,8 @@ class Simulation:
         seq.hashes = self.hashes.get(row, [])
         self.rows[row] = seq
         self.count(seq, "offered", at=now)
-        is_task = self.is_chained and session is not None and self.heads[row] == row
-        self.count(seq, "tasks", int(is_task and not self.spec["classes"][klass].get("chains_go_on", False)))
+        if self.is_chained and self.heads[row] == row and self.is_task(seq):
+            self.count(seq, "tasks")
         self.count(seq, "input_tokens", seq.input)
         self.count(seq, "output_tokens", seq.output)
         self.begin(seq)
@@ -246,6 +247,8 @@ class Simulation:
             if at <= self.length:
                 self.n_to_send += 1
                 self.set(at, IS_SENT, (other,), lambda t, other=other: self.send_next(other, t))
+            else:
+                self.cut(self.heads[row])
 
     def send_next(self, row: int, now: int) -> None:
         self.n_to_send -= 1
@@ -258,6 +261,18 @@ class Simulation:
         if now > self.length:
             return
         self.cancel_rest(seq, now)
+
+    def is_task(self, first: Seq) -> bool:
+        return first.session is not None and not self.spec["classes"][first.klass].get("chains_go_on", False)
+
+    def cut(self, head: int) -> None:
+        """The rest of a chain is not sent any more: unless something of it failed, it is no task."""
+        mine = [self.rows[row] for row, other in enumerate(self.heads) if other == head and row in self.rows]
+        if head in self.is_cut or any(seq.fate in (1, 3, 4) for seq in mine):
+            return
+        self.is_cut.add(head)
+        if self.is_task(self.rows[head]):
+            self.count(self.rows[head], "tasks", -1)
 
     def cancel_rest(self, seq: Seq, now: int) -> None:
         for row in self.followers(seq.row):

@@ -21,9 +21,10 @@ def judged_classes(scenario: Scenario, seed: SeedRun) -> Tree:
     classes: Tree = {}
     for ix, (name, traffic) in enumerate(scenario.traffic.items()):
         row = rows[ix]
-        counts = Counts(row["span_offered"], row["span_completed"], row["span_attained"], row["span_single_token"])
+        counts = Counts.of(row)
         limits = scenario.slo[traffic.slo] if traffic.slo is not None else None
         figures: Tree = {
+            "tasks": counts.tasks,
             "offered": counts.offered,
             "completed": counts.completed,
             "attained": counts.attained,

@@ -124,6 +124,13 @@ METRICS: tuple[Metric, ...] = (
         "less",
         STATISTICS,
     ),
+    Metric(
+        "classes.*",
+        "tasks",
+        "1",
+        "sessions and tasks that begin in [warmup, length)",
+        "count, mean over the seeds; those of which the run's end cuts off the rest are none",
+    ),
     Metric("classes.*", "offered", "1", _IN_SPAN, "count, mean over the seeds"),
     Metric("classes.*", "completed", "1", _IN_SPAN, "count, mean over the seeds", "more"),
     Metric("classes.*", "rate_req_per_s", "req/s", _IN_SPAN, "offered / span"),
@@ -134,7 +141,7 @@ METRICS: tuple[Metric, ...] = (
         "1",
         _IN_SPAN,
         "inside the limit of every limited metric's highest quantile / offered; what is not completed is not inside; "
-        "null without limits",
+        "limits on task are of several requests and not counted; null without limits",
         "more",
     ),
     Metric("classes.*", "attainment_limit_frac", "1", "the scenario", "the attainment asked for; null if none"),
@@ -171,7 +178,8 @@ METRICS: tuple[Metric, ...] = (
         "value",
         "s",
         _IN_SPAN,
-        "quantile over the offered, one without a value beyond every limit; of itl over all gaps, pooled",
+        "quantile over the offered, one without a value beyond every limit; of itl over all gaps, pooled; of task over "
+        "`tasks`",
         "less",
     ),
     Metric("classes.*.limits[]", "margin_frac", "1", "limit and value", "(limit - value) / limit", "more"),
@@ -194,6 +202,30 @@ METRICS: tuple[Metric, ...] = (
     Metric("pools.*", "kv_frac", "1", _PLACED, "token time in the KV cache / (capacity x span), weighted by chips"),
     Metric("pools.*", "tokens_per_s_in", "tok/s", f"{_WORK}, of the pool", "input tokens / span", "more"),
     Metric("pools.*", "tokens_per_s_out", "tok/s", f"{_WORK}, of the pool", "output tokens / span", "more"),
+    Metric(
+        "pools.*",
+        "down_frac",
+        "1",
+        _PLACED,
+        "chip time of replicas that take no requests: failed, in maintenance, switched off or starting / chip time",
+        "less",
+    ),
+    Metric(
+        "pools.*",
+        "tokens_per_s_cached",
+        "tok/s",
+        "prompt tokens of the pool that a prefix cache held, in [warmup, length)",
+        "prompt tokens found instead of computed / span; in neither input nor cost",
+        "more",
+    ),
+    Metric(
+        "pools.*",
+        "cached_frac",
+        "1",
+        "prompt tokens of the pool in [warmup, length)",
+        "found in the cache / (found + computed for the first time)",
+        "more",
+    ),
     Metric("pools.*", "preemptions", "1", _PLACED, "requests put back for want of KV blocks, in the span", "less"),
     Metric("pools.*", "chip_rated_w", "W", "all chips of the pool", "rated power of the packages"),
     Metric(
@@ -218,7 +250,7 @@ METRICS: tuple[Metric, ...] = (
         f"none: no work; kv: at least {KV_RECOMPUTED_FRAC:.0%} of prompt tokens computed again, or waiting with the "
         f"cache {KV_FULL_FRAC:.0%} full; queue: waiting is over {QUEUE_WAIT_FRAC:.0%} of the time to first token and "
         f"replicas are busy at least {QUEUE_BUSY_FRAC:.0%} of the time; else the largest share of step time: memory, "
-        "compute, network or launch; power: a power cap slows the steps, none in this version",
+        "compute, network, launch or power, the time by which a power cap makes steps longer",
     ),
     Metric("fleet", "racks", "1", "the fleet", "count"),
     Metric("fleet", "chips", "1", "the fleet", "count"),

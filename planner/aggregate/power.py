@@ -1,6 +1,7 @@
 """Electrical draw on three bases that are never mixed: rated chips, racks, and the facility at the meter.
 
-A chip draws what its steps took, its parked power while a model waits on it, and its idle power under no replica. The
+A chip draws what its steps took, its parked power while a model waits on it, and its idle power under no replica or
+under one that is down (failed, in maintenance, switched off or starting) and has no step left to finish. The
 rest of a rack (hosts, switches, fans, conversion) is linear in chip draw, through the rack's idle figure at the chips'
 idle power and its typical figure at their high load; the rack draws at most what it is rated for. PUE comes once, at
 the end.
@@ -46,7 +47,9 @@ class Activity:
     steps_w: Array
     """Mean draw of steps, the parked power of the stepping chips included."""
     parked_chips: Array
-    """Chips under a replica without a step, mean."""
+    """Chips under a replica without a step, mean; those of replicas that are down are apart."""
+    off_chips: Array | float = 0.0
+    """Chips under a replica that is down, without a step, mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def pool_power(pool: PoolLayout, work: Sums, windows: Windows, span: Span) -> Po
     """The power of one pool in one simulation."""
     import numpy as np
 
-    by_window = {name: windows.sums[name] for name in (*_STEP_TIMES, *_STEP_ENERGY)}
+    by_window = {name: windows.sums[name] for name in (*_STEP_TIMES, *_STEP_ENERGY, _OFF_TIME)}
     return PoolPower(
         pool=pool,
         chip_parked_w=_drawn(pool, "parked_w"),
@@ -78,6 +81,7 @@ def pool_power(pool: PoolLayout, work: Sums, windows: Windows, span: Span) -> Po
 
 
 _STEP_TIMES = ("prefill_chip_s", "decode_chip_s")
+_OFF_TIME = "off_chip_s"
 _STEP_ENERGY = ("prefill_j", "decode_j")
 
 
@@ -89,7 +93,9 @@ def _activity(pool: PoolLayout, work: Mapping[str, Array], over_s: float) -> Act
     if over_s <= 0:
         return Activity(np.zeros_like(work["decode_j"]), np.full_like(work["decode_j"], placed_chips))
     steps_w = (work["prefill_j"] + work["decode_j"]) / over_s
-    return Activity(steps_w, placed_chips - (work["prefill_chip_s"] + work["decode_chip_s"]) / over_s)
+    off_chips = work[_OFF_TIME] / over_s
+    parked_chips = placed_chips - (work["prefill_chip_s"] + work["decode_chip_s"]) / over_s - off_chips
+    return Activity(steps_w, parked_chips, off_chips)
 
 
 def _drawn(pool: PoolLayout, name: str) -> Fact:
@@ -106,7 +112,8 @@ def _drawn(pool: PoolLayout, name: str) -> Fact:
 def chip_w(power: PoolPower, doing: Activity, book: Book) -> Array:
     """Draw of all chips of the pool."""
     pool = power.pool
-    return doing.steps_w + doing.parked_chips * book(power.chip_parked_w) + pool.idle_chips * book(pool.chip.idle_w)
+    idle_w = (pool.idle_chips + doing.off_chips) * book(pool.chip.idle_w)
+    return doing.steps_w + doing.parked_chips * book(power.chip_parked_w) + idle_w
 
 
 def rack_it_w(power: PoolPower, doing: Activity, book: Book) -> Array:

@@ -23,33 +23,47 @@ class Counts:
     attained: int
     single_token: int
     """Completed with one output token: they have no TPOT and no gap, and are inside any limit on them."""
+    tasks: int = 0
+    """Sessions and tasks that began in the span."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Counts:
+        """The counts of a row of the core's `classes`."""
+        names = ("offered", "completed", "attained", "single_token", "tasks")
+        return cls(*(row[f"span_{name}"] for name in names))
 
 
 def judged_limits(sketches: pl.DataFrame, class_ix: int, counts: Counts, slo: Slo) -> list[dict[str, Any]]:
     """Each limit of a class with the value that it is held against, and whether it holds.
 
     The quantile is over the offered requests; one without a value lies beyond every limit, except that a request of one
-    output token is inside any TPOT. Gaps (itl) are pooled over all tokens, so their quantile is over the gaps. `met` is
-    None where nothing was offered.
+    output token is inside any TPOT. Gaps (itl) are pooled over all tokens, so their quantile is over the gaps; that of
+    task is over the sessions and tasks that began. `met` is None where nothing was offered, or no task began.
     """
     if not counts.offered:
         return [_row(limit, None, None) for limit in slo.limits]
     asked = [(class_ix, limit.metric, *_population(limit, counts)) for limit in slo.limits]
     values = quantiles_of(sketches, asked)
-    return [
-        _row(limit, value, _is_inside(limit, counts, value)) for limit, value in zip(slo.limits, values, strict=True)
-    ]
+    return [_row(limit, value, _is_met(limit, counts, value)) for limit, value in zip(slo.limits, values, strict=True)]
 
 
 def _population(limit: Limit, counts: Counts) -> tuple[float, int, int | None]:
     """Quantile, members below every value, and size: what `core.quantiles` is to read."""
     if limit.metric == "itl":
         return limit.quantile, 0, None
+    if limit.metric == "task":
+        return limit.quantile, 0, counts.tasks
     n_low = counts.single_token if limit.metric == "tpot" else 0
     rank = limit.quantile * (counts.offered - 1)
     if n_low and int(rank) < n_low < rank + 1:
         return 0.0, 0, None  # between the last request without a TPOT and the first with one: the least TPOT there is
     return limit.quantile, n_low, counts.offered
+
+
+def _is_met(limit: Limit, counts: Counts, value: float | None) -> bool | None:
+    if limit.metric == "task" and not counts.tasks:
+        return None
+    return _is_inside(limit, counts, value)
 
 
 def _is_inside(limit: Limit, counts: Counts, value: float | None) -> bool:

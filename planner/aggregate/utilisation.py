@@ -17,6 +17,7 @@ FRACTIONS = {
     "mfu_frac": "flop_chip_s",
     "mbu_frac": "bytes_chip_s",
     "kv_frac": "kv_chip_s",
+    "down_frac": "down_chip_s",
 }
 """Utilisation -> the chip time that is divided by the chip time there was."""
 _FS_PER_S = 10**15
@@ -31,6 +32,11 @@ def fractions(work: Sums, *, placed_chips: int, span_s: float) -> dict[str, floa
 def per_s(count: float, span_s: float) -> float | None:
     """A count as a rate; None over no time."""
     return count / span_s if span_s > 0 else None
+
+
+def _share(part: float, rest: float) -> float | None:
+    """What a part is of the whole that it makes with the rest; None of nothing."""
+    return part / (part + rest) if part + rest else None
 
 
 def wait_frac(sketches: pl.DataFrame, pool_ix: int) -> float | None:
@@ -61,7 +67,7 @@ def bottleneck(work: Sums, used: dict[str, float | None], waited_frac: float | N
         return "kv"
     if is_waiting and (used["busy_frac"] or 0.0) >= metrics.QUEUE_BUSY_FRAC:
         return "queue"
-    return max(("memory", "compute", "network", "launch"), key=lambda name: work[f"{name}_chip_s"])
+    return max(("memory", "compute", "network", "launch", "power"), key=lambda name: work[f"{name}_chip_s"])
 
 
 def pool_figures(work: Sums, *, placed_chips: int, span_s: float, waited_frac: float | None) -> dict[str, Any]:
@@ -71,6 +77,8 @@ def pool_figures(work: Sums, *, placed_chips: int, span_s: float, waited_frac: f
         **used,
         "tokens_per_s_in": per_s(work["input_tokens"], span_s),
         "tokens_per_s_out": per_s(work["output_tokens"], span_s),
+        "tokens_per_s_cached": per_s(work["cached_input_tokens"], span_s),
+        "cached_frac": _share(work["cached_input_tokens"], work["input_tokens"]),
         "preemptions": work["preemptions"],
         "bottleneck": bottleneck(work, used, waited_frac),
     }

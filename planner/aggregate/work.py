@@ -26,12 +26,22 @@ TIMES = {
     "compute_chip_s": "compute_s",
     "network_chip_s": "network_s",
     "launch_chip_s": "launch_s",
+    "power_chip_s": "power_s",
+    "down_chip_s": "down_s",
+    "off_chip_s": "off_s",
 }
 """Chip time -> the replica time that it is made of."""
 RATES = {"flop_chip_s": ("flop", "flop_per_s"), "bytes_chip_s": ("bytes", "bytes_per_s")}
 """Chip time at the data-sheet rate -> work and rate."""
 ENERGY = ("prefill_j", "decode_j")
-COUNTS = ("input_tokens", "output_tokens", "recomputed_tokens", "preemptions")
+COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "recomputed_tokens",
+    "prefix_hit_tokens",
+    "cached_input_tokens",
+    "preemptions",
+)
 FLOATS = (*TIMES, *RATES, "kv_chip_s", *ENERGY)
 
 Sums = Mapping[str, float]

@@ -41,7 +41,8 @@ def sim_spec(
         "length_ns": length_ns,
         "drain_ns": ns(scenario.run.drain_s),
         "window_ns": ns(scenario.run.window_s),
-        "router": scenario.fleet.router,
+        "router": scenario.fleet.router.policy,
+        **operation.router_options(scenario.fleet.router),
         "n_pools": len(fleet.pools),
         "classes": [_class(scenario, fleet, name) for name in scenario.traffic],
         "deployments": [
@@ -71,6 +72,8 @@ def _limits(scenario: Scenario, slo: str | None) -> list[dict[str, Any]]:
         return []
     highest: dict[str, tuple[float, float]] = {}
     for limit in scenario.slo[slo].limits:
+        if limit.metric == "task":
+            continue  # of several requests: none of them can hold it
         if limit.metric not in highest or limit.quantile > highest[limit.metric][0]:
             highest[limit.metric] = (limit.quantile, limit.limit_s)
     return [{"metric": metric, "limit_ns": ns(limit_s)} for metric, (_, limit_s) in highest.items()]

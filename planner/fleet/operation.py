@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet, Placed, PoolLayout
     from planner.scenario import Scenario
     from planner.scenario.schema import Deploy, Failures, Outage, Pool, TrafficClass
+    from planner.scenario.sections_fleet import Router
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -63,9 +64,9 @@ def of_deployments(scenario: Scenario, fleet: Fleet, *, block_tokens: int | None
     """
     faults: list[Fault] = []
     found: list[dict[str, Any]] = []
-    for layout in fleet.pools:
+    for pool_ix, layout in enumerate(fleet.pools):
         pool = scenario.fleet.pools[layout.name]
-        keys = _of_pool(pool, layout, faults)
+        keys = _of_pool(pool, layout, pool_ix, faults)
         parked_w = max((placed.spec["chip"]["parked_w"] for placed in layout.placed), default=0.0)
         if pool.power_cap_w_per_chip is not None and pool.power_cap_w_per_chip <= parked_w:
             what = f"a chip of {layout.chip.name} draws {parked_w:g} W with nothing to do"
@@ -78,6 +79,19 @@ def of_deployments(scenario: Scenario, fleet: Fleet, *, block_tokens: int | None
     if faults:
         raise Infeasible(*faults)
     return found
+
+
+def router_options(router: Router) -> dict[str, Any]:
+    """What a scenario says of the router beyond its policy; what it leaves out is the core's default."""
+    most = router.most_frac
+    said = {
+        "n_candidates": router.candidates,
+        "rejects": router.rejects,
+        "most_percent": None if most is None else round(most * 100),
+        "spill_frac": router.spill_frac,
+    }
+    options = {name: value for name, value in said.items() if value is not None}
+    return {"router_options": options} if options else {}
 
 
 def link(scenario: Scenario, fleet: Fleet) -> dict[str, Any] | None:
@@ -157,20 +171,21 @@ def _role(entry: Deploy, fleet: Fleet, scenario: Scenario, path: str, faults: li
     return {"role": "prefill", "decode_targets": able}
 
 
-def _of_pool(pool: Pool, layout: PoolLayout, faults: list[Fault]) -> list[dict[str, Any]]:
+def _of_pool(pool: Pool, layout: PoolLayout, pool_ix: int, faults: list[Fault]) -> list[dict[str, Any]]:
     """What happens to the replicas of a pool, by deployment."""
     found: list[dict[str, Any]] = [{} for _ in layout.placed]
-    for key in ("outages", "maintenance"):
-        for ix, outage in enumerate(getattr(pool, key)):
-            path = f"fleet.pools.{layout.name}.{key}[{ix}]"
+    for what in ("outages", "maintenance"):
+        for ix, outage in enumerate(getattr(pool, what)):
+            path = f"fleet.pools.{layout.name}.{what}[{ix}]"
             for keys, spec in zip(found, _outage(outage, layout, path, faults), strict=True):
                 if spec is not None:
-                    keys.setdefault(key, []).append(spec)
+                    keys.setdefault(what, []).append(spec)
+    key = pool_ix if sum(placed.n_replicas > 0 for placed in layout.placed) > 1 else None
     for keys, placed in zip(found, layout.placed, strict=True):
         if pool.cold_start_s:
             keys["cold_start_ns"] = ns(pool.cold_start_s)
         if pool.failures is not None and placed.n_replicas:
-            keys["failures"] = failures(pool.failures, placed, layout.n_racks)
+            keys["failures"] = failures(pool.failures, placed, layout.n_racks, key=key)
         if pool.autoscale is not None and placed.n_replicas:
             scale, n = pool.autoscale, placed.n_replicas
             keys["autoscale"] = {
@@ -198,8 +213,11 @@ def _outage(outage: Outage, layout: PoolLayout, path: str, faults: list[Fault]) 
     return parts
 
 
-def failures(asked: Failures, placed: Placed, n_racks: int) -> list[dict[str, Any]]:
-    """Failures of single replicas by their chips, and of all replicas of a rack together."""
+def failures(asked: Failures, placed: Placed, n_racks: int, *, key: int | None = None) -> list[dict[str, Any]]:
+    """Failures of single replicas by their chips, and of all replicas of a rack together.
+
+    Deployments that stand in the same racks have the same `key`: a rack that is out takes the replicas of all of them.
+    """
     facts = catalog.load().reliability()["defaults"]
 
     def used(own: Any, name: str) -> float:
@@ -211,11 +229,13 @@ def failures(asked: Failures, placed: Placed, n_racks: int) -> list[dict[str, An
             used(asked.rate_per_chip_year, "chip_failures_per_year") * placed.n_chips,
             used(asked.repair_s, "tray_repair_s"),
             1,
+            None,
         ),
         (
             used(asked.rack_rate_per_year, "rack_outages_per_year"),
             used(asked.rack_repair_s, "rack_repair_s"),
             max(1, placed.n_replicas // max(1, n_racks)),
+            key,
         ),
     ]
     return [
@@ -223,7 +243,8 @@ def failures(asked: Failures, placed: Placed, n_racks: int) -> list[dict[str, An
             "mean_ns": max(NS_PER_MS, round(YEAR_NS / (per_year * asked.acceleration))),
             "repair_ns": max(1, ns(repair_s)),
             "n_together": n_together,
+            **({} if group is None else {"key": group}),
         }
-        for per_year, repair_s, n_together in kinds
+        for per_year, repair_s, n_together, group in kinds
         if per_year > 0
     ]

@@ -200,6 +200,17 @@ def values(question: Question) -> Iterator[Trouble]:
                     f"at most {_MAX_REQUESTS:.0e} are simulated: shorten the run",
                 )
 
+    for name, klass in question.traffic.items():
+        limits = question.slo[klass.slo].limits if klass.slo is not None else ()
+        if any(limit.metric == "task" for limit in limits) and klass.sessions is None and klass.agents is None:
+            what = f"{shown(klass.slo)} limits task, and the class has neither sessions nor agents"
+            yield Trouble(("traffic", name, "slo"), what, "limit e2e, or say of what tasks consist")
+    if question.fleet.router.rejects and not any(
+        limit.metric == "ttft" for k in question.traffic.values() if k.slo for limit in question.slo[k.slo].limits
+    ):
+        what = "rejects has no effect here"
+        yield Trouble(("fleet", "router", "rejects"), what, "no class has a limit on ttft that a request could miss")
+
 
 def notices(question: Question) -> Iterator[Notice]:
     """What stands in the scenario and serves nothing: no fault, since a variant may use it, but worth saying."""

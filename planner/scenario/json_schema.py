@@ -39,6 +39,7 @@ _SHORT: dict[str, list[dict[str, Any]]] = {
     "Pause": [{"type": "string"}],
     "Shape": [{"type": "string"}, {"type": "array", "items": {"type": "number", "minimum": 0}}],
     "Failures": [{"const": "default"}],
+    "Router": [{"$ref": "#/$defs/Router/properties/policy"}],
 }
 """Sections that have a short spelling, and what it may be."""
 

@@ -189,10 +189,10 @@ def _whole_route(route: dict[str, float | None]) -> dict[str, float | None]:
 _Route = Annotated[dict[Name, Share | None], BeforeValidator(_route), AfterValidator(_whole_route)]
 
 
-class FleetSpec(Section):
-    """The racks and how requests reach them."""
+class Router(Section):
+    """How the replica of a request is picked. A bare word is the policy."""
 
-    router: Literal[
+    policy: Literal[
         "round-robin",
         "random",
         "power-of-two",
@@ -202,7 +202,41 @@ class FleetSpec(Section):
         "slo-aware",
         "cheapest-first",
     ] = "least-outstanding-tokens"
-    """How the replica of a request is picked; cheapest-first fills pools in the order of the route or of `pools`."""
+    """What it looks at; cheapest-first fills pools in the order of the route or of `pools`."""
+    candidates: Annotated[int, Whole(1, 1024)] | None = None
+    """slo-aware: of how many replicas of each deployment, those with the least to do, it predicts; 4 when absent."""
+    rejects: Flag | None = None
+    """slo-aware: whether it turns away a request that would miss its class's limit on ttft on all of them."""
+    most_frac: Annotated[float, Quantity("frac", Bounds(least=0.01, most=1e4))] | None = Field(None, alias="most")
+    """Affine policies: tokens outstanding over the mean beyond which a replica is passed over; 150 % when absent."""
+    spill_frac: Share | None = Field(None, alias="spill")
+    """cheapest-first: share of the cache that prompts may fill before the next pool is tried; half when absent."""
+
+    @classmethod
+    def expand(cls, data: Any) -> Any:
+        return {"policy": data} if isinstance(data, str) else data
+
+    @classmethod
+    def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
+        for key, policies in _TOLD.items():
+            if data.get("policy") not in policies:
+                yield from idle(data, [key], f"it belongs to policy: {' or '.join(policies)}")
+
+
+_TOLD = {
+    "candidates": ("slo-aware",),
+    "rejects": ("slo-aware",),
+    "most": ("prefix-affine", "session-affine"),
+    "spill": ("cheapest-first",),
+}
+"""What a policy may be told -> the policies that listen."""
+
+
+class FleetSpec(Section):
+    """The racks and how requests reach them."""
+
+    router: Router = Field(default_factory=lambda: Router.model_validate({}))
+    """How the replica of a request is picked: a policy, or a map of it and what it may be told."""
     pools: dict[Name, Pool]
     """The pools by name."""
     routes: dict[Name, _Route] = Field(default_factory=dict)

@@ -42,7 +42,7 @@ class Failures(Section):
     repair_s: _Repair | None = Field(None, alias="repair")
     """Time until the replica serves again, in place of the catalogue's tray repair."""
     rack_rate_per_year: _PerYear | None = Field(None, alias="rack_rate")
-    """Outages of a whole rack in a year."""
+    """Outages of a whole rack in a year, which take the replicas of all deployments on it."""
     rack_repair_s: _Repair | None = Field(None, alias="rack_repair")
     """Time until a rack serves again."""
     acceleration: Annotated[float, Factor(Bounds(above=0.0, most=1e6))] = 1.0
@@ -65,12 +65,12 @@ class Outage(Section):
 
 
 class Autoscale(Section):
-    """Replicas that are switched on and off with the load; a pool's racks are the most there can be."""
+    """Replicas that are switched on and off with the load, of each deployment of the pool by itself."""
 
     min: Count = 1
-    """The fewest replicas that serve."""
+    """The fewest replicas of a deployment that serve."""
     max: Count | None = None
-    """The most; all of the pool's when absent."""
+    """The most; all that its racks hold when absent."""
     target_frac: Annotated[float, Quantity("frac", Bounds(above=0.0, most=10.0))] = Field(0.7, alias="target")
     """Requests in the system over what the serving replicas hold at their largest batch; above it one is added."""
     delay_s: SecondsOrNone = Field(120.0, alias="delay")

@@ -12,9 +12,9 @@ from planner.scenario.fields import Bounds, Count, Factor, Flag, Name, Quantity,
 from planner.scenario.section import Section, Trouble, idle, needs
 from planner.scenario.sections_clients import Agents, Burst, Pause, Region, Retries, Sessions, Shape
 
-Metric = Literal["ttft", "tpot", "itl", "e2e", "queue"]
+Metric = Literal["ttft", "tpot", "itl", "e2e", "queue", "task"]
 Quantile = Literal["p50", "p90", "p95", "p99"]
-METRICS: tuple[Metric, ...] = ("ttft", "tpot", "itl", "e2e", "queue")
+METRICS: tuple[Metric, ...] = ("ttft", "tpot", "itl", "e2e", "queue", "task")
 
 _DIST_KEYS = {
     "lognormal": ("median", "p95"),
@@ -234,6 +234,8 @@ class Slo(Section):
     """Time from arrival to the last token."""
     queue: _Limits = Field(default_factory=dict)
     """Time from arrival to the start of the work."""
+    task: _Limits = Field(default_factory=dict)
+    """Time from the first arrival to the last token of a session or task; not part of the attainment of requests."""
     attainment_frac: Annotated[float, Quantity("frac", Bounds(above=0.0, most=1.0))] | None = Field(
         None, alias="attainment"
     )

@@ -214,7 +214,7 @@ def measure(group: Group, load_req_per_s: float, *, seed: int, length_s: float, 
     figures = {}
     found = latencies(sim.sketches, len(traffic))
     for class_ix, (name, row) in enumerate(zip(traffic, sim.classes.sort("class_ix").to_dicts(), strict=True)):
-        counts = slo.Counts(row["span_offered"], row["span_completed"], row["span_attained"], row["span_single_token"])
+        counts = slo.Counts.of(row)
         limits = scenario.slo[slo_name] if (slo_name := traffic[name].slo) is not None else None
         rows = slo.judged_limits(sim.sketches, class_ix, counts, limits) if limits is not None else []
         figures[name] = {

@@ -38,6 +38,9 @@ DEPLOY = "deploy: [{model: gpt-oss-120b, chips: 4, max_batch: 8}]}"
 ONE = "deploy: [{model: gpt-oss-120b, chips: 4, max_batch: 2, per_rack: 1}]}"
 OUT = "count: 1, outages: [{at: 3 s, length: 5 s, replicas: 18}]"
 LINE = "    slo: quick\n"
+TALK = "    sessions: {turns: {dist: fixed, value: 4}, think: 500 ms}\n"
+SHARED = "    prefix_reuse: 60 %\n"
+DEAR = "\n    b: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}"
 CLOSED = "    arrivals: closed\n    concurrency: 8\n    requests: 60\n"
 
 CHANGES = {
@@ -51,6 +54,13 @@ CHANGES = {
     "random": [("least-outstanding-tokens", "random")],
     "power-of-two": [("least-outstanding-tokens", "power-of-two")],
     "slo-aware": [("least-outstanding-tokens", "slo-aware")],
+    "candidates": [("least-outstanding-tokens", "{policy: slo-aware, candidates: 1}"), (LINE, LINE + TALK)],
+    "rejects": [("least-outstanding-tokens", "{policy: slo-aware, rejects: true}"), ("p95: 500 ms", "p95: 60 ms")],
+    "session-affine": [("least-outstanding-tokens", "session-affine"), (LINE, LINE + TALK)],
+    "prefix-affine": [("least-outstanding-tokens", "prefix-affine"), (LINE, LINE + SHARED)],
+    "most": [("least-outstanding-tokens", "{policy: session-affine, most: 400 %}"), (LINE, LINE + TALK)],
+    "cheapest-first": [("least-outstanding-tokens", "cheapest-first"), (DEPLOY, DEPLOY + DEAR)],
+    "spill": [("least-outstanding-tokens", "{policy: cheapest-first, spill: 0.1 %}"), (DEPLOY, DEPLOY + DEAR)],
     "outages": [("count: 1", OUT)],
     "failures": [("count: 1", "count: 1, failures: {rate: 100000 /chip-yr, repair: 5 s}")],
     "maintenance": [("count: 1", "count: 1, maintenance: [{at: 3 s, length: 5 s, replicas: 16}]")],
@@ -66,6 +76,13 @@ AGAINST = {
     "retries": CHANGES["retries"][:1],
     "cold_start": CHANGES["outages"],
     "kv_link": CHANGES["role"],
+    "candidates": [("least-outstanding-tokens", "slo-aware"), (LINE, LINE + TALK)],
+    "rejects": [("least-outstanding-tokens", "slo-aware"), ("p95: 500 ms", "p95: 60 ms")],
+    "session-affine": [(LINE, LINE + TALK)],
+    "prefix-affine": [(LINE, LINE + SHARED)],
+    "most": CHANGES["session-affine"],
+    "cheapest-first": [(DEPLOY, DEPLOY + DEAR)],
+    "spill": CHANGES["cheapest-first"],
 }
 """What a change is compared with, where it is not the base."""
 

@@ -186,3 +186,54 @@ def test_memory_does_not_grow_with_the_number_of_requests() -> None:
     tables = core.simulate(spec, streamed(10_000_000))
     assert tables.classes["completed"].item() == 10_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+
+
+def downtimes(key: int | None) -> list[list[float]]:
+    """By deployment, the time that its first group is down, window by window."""
+    spec = cell([(toy(), 2), (toy(), 4)], window_ns=100 * MS, length_ns=20_000 * MS, drain_ns=0)
+    for placed, n_together in zip(spec["deployments"], (1, 2), strict=True):
+        failure = {"mean_ns": 900 * MS, "repair_ns": 70 * MS, "n_together": n_together}
+        placed["failures"] = [failure if key is None else failure | {"key": key}]
+        placed["cold_start_ns"] = 11 * MS
+    windows = core.simulate(spec, requests([])).windows
+    found = []
+    for ix, n_together in enumerate((1, 2)):
+        mine = dict(windows.filter(pl.col("deployment_ix") == ix).select("window_ix", "down_s").iter_rows())
+        found.append([round(mine.get(window, 0.0) / n_together, 9) for window in range(200)])
+    return found
+
+
+def test_groups_of_one_key_fail_together_over_deployments() -> None:
+    one, other = downtimes(7)
+    assert one == other
+    assert sum(one) > 1.0
+    assert downtimes(8) != downtimes(7)
+    apart = downtimes(None)
+    assert apart[0] != apart[1]
+    assert apart[0] != one
+
+
+def test_what_is_down_is_off_once_it_has_drained() -> None:
+    spec = cell(toy(), length_ns=1000 * MS, drain_ns=0)
+    spec["deployments"][0]["maintenance"] = [{"at_ns": 30 * MS, "length_ns": 600 * MS, "first": 0, "n_replicas": 1}]
+    tables = run(spec, [(0, 0, 50, 30)])
+    (end,) = [row["end_ns"] for row in kept(tables)]
+    work = tables.deployments.row(0, named=True)
+    assert 30 * MS < end < 630 * MS
+    assert work["down_s"] == 0.6
+    assert work["off_s"] == (630 * MS - end) / 1e9
+    # A failure takes the step with it: off from that instant on.
+    spec["deployments"][0] |= {"maintenance": [], "outages": spec["deployments"][0]["maintenance"]}
+    work = run(spec, [(0, 0, 50, 30)]).deployments.row(0, named=True)
+    assert (work["down_s"], work["off_s"]) == (0.6, 0.6)
+
+
+def test_tasks_that_the_end_of_the_run_cuts_off_are_none() -> None:
+    spec = with_class(cell(toy(), length_ns=200 * MS), limits=[])
+    late, too_large = (150 * MS, 0, 50, 3), (0, 0, 900_000, 3)
+    rows = [(0, 0, 50, 3), (0, 0, 50, 3), too_large, (0, 0, 50, 3), late, late]
+    # A whole task; one whose first turn failed; one whose second turn would come too late.
+    links: list[tuple[int | None, int]] = [(None, 0), (0, MS), (None, 0), (2, 0), (None, 0), (4, 100 * MS)]
+    counts = run(spec, rows, links).classes.row(0, named=True)
+    assert counts["span_tasks"] == 2
+    assert (counts["offered"], counts["cancelled"], counts["rejected"]) == (5, 1, 1)

@@ -41,7 +41,7 @@ pub struct ClassCount {
     pub attained: u64,
     /// Done with one output token: they have no TPOT and hold any TPOT limit.
     pub single_token: u64,
-    /// Chains that began, closed loops not counted.
+    /// Chains that began, but not those of which the run's end cut off the rest; closed loops have none.
     pub tasks: u64,
 }
 
@@ -125,6 +125,11 @@ impl ClassMeter {
     /// A chain begins.
     pub fn add_chain(&mut self, in_span: bool) {
         self.counts(in_span, |c| c.tasks += 1);
+    }
+
+    /// The rest of a chain is not sent: it is none.
+    pub fn cut_chain(&mut self, in_span: bool) {
+        self.counts(in_span, |c| c.tasks -= 1);
     }
 
     /// A chain that began in the measured span is done, on `pool`.

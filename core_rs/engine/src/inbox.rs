@@ -201,6 +201,14 @@ impl Inbox {
         found
     }
 
+    /// The rest of the chain of `row` is not sent any more; gives its first row, and when that was sent, if all went well
+    /// so far and this was not known.
+    pub fn cut(&mut self, row: u64) -> Option<(u64, u64)> {
+        let chains = self.chains.as_mut()?;
+        let head = chains.head[row as usize] as usize;
+        std::mem::take(&mut chains.is_whole[head]).then_some((head as u64, chains.sent_ns[head]))
+    }
+
     /// `row` has ended, well or not; gives when its chain was begun if with it the whole chain has ended well.
     pub fn ended(&mut self, row: u64, is_well: bool) -> Option<u64> {
         let chains = self.chains.as_mut()?;

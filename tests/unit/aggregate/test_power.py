@@ -57,6 +57,20 @@ def test_parked_and_idle_chips_draw_what_they_draw() -> None:
     assert drawn["rack_it_w"]["mean"] == pytest.approx(1200 + 1200 + (1200 - 800) * 800 / 3200)
 
 
+def test_a_replica_that_is_down_draws_idle_power_and_one_that_drains_its_steps() -> None:
+    # Parked 200 W, idle 100 W. Down for half the hour, of which it drained for 360 s with steps of 300 W a chip:
+    # 8 x (360 x 300 + 1440 x 100 + 1800 x 200) / 3600 = 1360 W of chips; the rest 1200 W and 800/3200 of what is beyond
+    # idle.
+    one = fleet(pool(deployments=[placed()], of_chip=chip(parked_w=200.0)))
+    rows = work({"down_s": 1800, "off_s": 1440, "busy_s": 360, "decode_s": 360, "decode_j": 360 * 8 * 300.0})
+    drawn = draws(powers(one, rows), one, HOUR, Book())
+    assert drawn["rack_it_w"]["mean"] == pytest.approx(1360 + 1200 + (1360 - 800) * 800 / 3200)
+    # Down all the time it draws what chips under no replica draw.
+    off = draws(powers(one, work({"down_s": 3600, "off_s": 3600})), one, HOUR, Book())["rack_it_w"]["mean"]
+    bare = fleet(pool(of_chip=chip(parked_w=200.0)))
+    assert off == draws(powers(bare, work().clear()), bare, HOUR, Book())["rack_it_w"]["mean"]
+
+
 def test_eight_chips_draw_eight_times_one() -> None:
     one, eight = (
         fleet(

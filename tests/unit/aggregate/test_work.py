@@ -27,13 +27,14 @@ def test_each_utilisation_has_its_own_denominator() -> None:
     rows = work(
         {
             "busy_s": 1800,  # half of the hour
+            "down_s": 720,  # a fifth of it, whatever ran meanwhile
             "flop": 0.1 * 8 * 400e12 * 3600,  # a tenth of the fp4 rate of 8 chips
             "bytes": 0.3 * 8 * 1e12 * 3600,  # three tenths of 8 TB/s
             "kv_token_s": 0.7 * 1000 * 3600,  # 700 of 1,000 tokens
         }
     )
     used = fractions(pool_sums(chip_work(rows, one), 0), placed_chips=8, span_s=HOUR_S)
-    assert used == pytest.approx({"busy_frac": 0.5, "mfu_frac": 0.1, "mbu_frac": 0.3, "kv_frac": 0.7})
+    assert used == pytest.approx({"busy_frac": 0.5, "mfu_frac": 0.1, "mbu_frac": 0.3, "kv_frac": 0.7, "down_frac": 0.2})
 
 
 def test_kv_occupancy_counts_every_replica() -> None:
@@ -83,6 +84,7 @@ def sums(**of: float) -> dict[str, float]:
             "compute_chip_s",
             "network_chip_s",
             "launch_chip_s",
+            "power_chip_s",
             "input_tokens",
             "recomputed_tokens",
         ],
@@ -102,6 +104,7 @@ USED: dict[str, float | None] = {"busy_frac": 0.9, "kv_frac": 0.3, "mfu_frac": 0
         (sums(busy_chip_s=9, memory_chip_s=3, compute_chip_s=4), USED, 0.1, "compute"),
         (sums(busy_chip_s=9, network_chip_s=3, launch_chip_s=2), USED, 0.1, "network"),
         (sums(busy_chip_s=9, launch_chip_s=3, memory_chip_s=2), USED, None, "launch"),
+        (sums(busy_chip_s=9, power_chip_s=3, memory_chip_s=2), USED, 0.1, "power"),
         (sums(busy_chip_s=9, memory_chip_s=5), USED, 0.6, "queue"),
         (sums(busy_chip_s=9, memory_chip_s=5), USED | {"busy_frac": 0.4}, 0.6, "memory"),
         (sums(busy_chip_s=9, memory_chip_s=5), USED | {"kv_frac": 0.95}, 0.6, "kv"),

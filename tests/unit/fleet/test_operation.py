@@ -55,6 +55,30 @@ def test_failures_outages_maintenance() -> None:
         spec_of("07-failures", sets=("fleet.pools.jalapeno.outages=[{at: 1 min, length: 1 min, replicas: 17}]",))
 
 
+def test_a_rack_that_is_out_takes_all_that_stands_on_it() -> None:
+    both = "[{model: gpt-oss-120b, chips: 16, per_rack: 2}, {model: gpt-oss-120b, chips: 8}]"
+    two = spec_of("07-failures", sets=(f"fleet.pools.jalapeno.deploy={both}", "fleet.pools.jalapeno.outages=[]"))
+    racks = [placed["failures"][1] for placed in two["deployments"]]
+    # Of two racks of 64 chips: two large replicas and four small ones each, out at the same times.
+    assert [(rack["n_together"], rack["key"]) for rack in racks] == [(2, 0), (4, 0)]
+    assert all("key" not in placed["failures"][0] for placed in two["deployments"])
+
+
+@pytest.mark.parametrize(
+    ("router", "options"),
+    [
+        ("slo-aware", None),
+        ("{policy: slo-aware, candidates: 2, rejects: true}", {"n_candidates": 2, "rejects": True}),
+        ("{policy: prefix-affine, most: 250 %}", {"most_percent": 250}),
+        ("{policy: cheapest-first, spill: 20 %}", {"spill_frac": 0.2}),
+    ],
+)
+def test_what_a_router_is_told(router: str, options: dict[str, Any] | None) -> None:
+    spec = spec_of("06-service-tiers", sets=("fleet.router=" + router,))
+    assert spec["router"] in router
+    assert spec.get("router_options") == options
+
+
 def test_disaggregation_both_ways() -> None:
     spec = spec_of("05-disaggregated")
     prefill, decode = spec["deployments"]

@@ -57,7 +57,7 @@ def test_mixed_fleet() -> None:
         ("e2e", "p99", 60.0),
     ]
     assert s.slo["interactive"].attainment_frac == 0.99
-    assert s.fleet.router == "least-outstanding-tokens"
+    assert s.fleet.router.policy == "least-outstanding-tokens"
     assert [(d.model, d.chips, d.per_rack) for d in s.fleet.pools["jalapeno"].deploy] == [
         ("kimi-k2.5", 16, 2),
         ("gpt-oss-120b", 8, None),
@@ -156,7 +156,7 @@ def test_agents() -> None:
         20.0,
     )
     deploy = s.fleet.pools["jalapeno"].deploy[0]
-    assert (s.fleet.router, deploy.prefix_cache, deploy.kv_host_bytes) == ("session-affine", True, 512 * 10**9)
+    assert (s.fleet.router.policy, deploy.prefix_cache, deploy.kv_host_bytes) == ("session-affine", True, 512 * 10**9)
     assert (
         not load(SCENARIOS / "04-agents.yaml", variant="no_prefix_cache").fleet.pools["jalapeno"].deploy[0].prefix_cache
     )

@@ -107,7 +107,7 @@ CASES = [
     ("fleet:\n", "fleet:\n  routes: {chat: {a: 60 %}}\n", "fleet.routes.chat", "the shares sum to 60 %"),
     ("fleet:\n", "fleet:\n  routes: {chat: [b]}\n", "fleet.routes.chat[0]", "no pool is named 'b'"),
     ("fleet:\n", "fleet:\n  routes: {chatt: [a]}\n", "fleet.routes.chatt", "did you mean chat?"),
-    ("fleet:\n", "fleet:\n  router: randomly\n", "fleet.router", "did you mean random"),
+    ("fleet:\n", "fleet:\n  router: randomly\n", "fleet.router.policy", "did you mean random"),
     ("grid: us-virginia", "pue: 0.9", "site.pue", "at least 1.00"),
     ("grid: us-virginia", "pue: 1.2 kW", "site.pue", "where ratio is meant"),
     ("grid: us-virginia", "grid: us-virginia, carbon: 300 gCO2e/kWh", "site.grid", "no effect"),

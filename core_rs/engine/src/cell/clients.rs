@@ -22,8 +22,8 @@ impl Sim {
         let clock = &self.clock;
         let meter = &mut self.classes[usize::from(asked.class)];
         meter.add_offered(clock, t, in_span, asked.input_tokens, asked.output_tokens);
-        if is_head && asked.session.is_some() && !self.spec.classes[usize::from(asked.class)].chains_go_on {
-            meter.add_chain(in_span);
+        if is_head && self.is_task(&asked) {
+            self.classes[usize::from(asked.class)].add_chain(in_span);
         }
         let slot = self.slab.insert(Request::new(&asked, in_span, t));
         if self.has_caches {
@@ -231,8 +231,24 @@ impl Sim {
             if at <= self.spec.length_ns {
                 self.n_to_send += 1;
                 self.agenda.set(at, Event::IsSent { row: next });
+            } else {
+                self.cut_chain(next);
             }
         }
+    }
+
+    /// `row` would be sent after the run's length: its chain is no task.
+    fn cut_chain(&mut self, row: u64) {
+        let Some((head, sent_ns)) = self.inbox.cut(row) else { return };
+        let first = self.inbox.asked(head);
+        if self.is_task(&first) {
+            self.classes[usize::from(first.class)].cut_chain(self.clock.in_span(sent_ns));
+        }
+    }
+
+    /// Whether a chain that begins with `first` is a task.
+    fn is_task(&self, first: &Asked) -> bool {
+        first.session.is_some() && !self.spec.classes[usize::from(first.class)].chains_go_on
     }
 
     /// `row` failed at `t`: what follows it goes on, or counts as offered and cancelled at once.
