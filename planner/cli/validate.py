@@ -73,7 +73,17 @@ def command(
 
         if meta is None:
             raise click.UsageError("--requests needs --meta: it says how the engine was set up")
-        answer(SCHEMA, requests, meta, chip=chip, fit_first=fit_first, out=out, figure=figure, to=to)
+        answer(
+            SCHEMA,
+            requests,
+            meta,
+            chip=chip,
+            fit_first=fit_first,
+            calibration=calibration,
+            out=out,
+            figure=figure,
+            to=to,
+        )
         return
     if not (meta is None and fit_first is None and chip is None and figure is None):
         raise click.UsageError("--meta, --fit-first, --chip and --figure belong to --requests")

@@ -16,21 +16,25 @@ def answer(
     *,
     chip: str | None,
     fit_first: int | None,
+    calibration: Path | None,
     out: Path | None,
     figure: Path | None,
     to: output.Settings,
 ) -> None:
     """Replay, reply, and write what was asked for."""
     from planner.errors import RunError
+    from planner.model.calibration import load, shipped
     from planner.model.lifecycles import read_lifecycles
     from planner.model.replay import prepare, replay
+    from planner.model.replay_band import band
     from planner.model.replay_fit import fit_first as fit
     from planner.model.replay_result import per_request, result_of
 
     run = prepare(read_lifecycles(table, meta, chip=chip))
     fitted = None if fit_first is None else fit(run, fit_first)
     replayed = replay(run, fitted)
-    result = result_of(run, replayed, fitted, fit_first)
+    used = load(calibration) if calibration is not None else shipped()
+    result = result_of(run, replayed, fitted, fit_first, band(run, replayed, used) if fitted is None else None)
     text = _text(result)
     try:
         if out is not None:
@@ -57,9 +61,28 @@ def _text(result: Mapping[str, Any]) -> str:
         means = (_seconds(result[side][metric]) for side in ("measured_mean", "simulated_mean"))
         cells = " ".join("      -" if found[c] is None else f"{found[c]:+7.1%}" for c in columns)
         lines.append(f"{metric.removesuffix('_s'):8s} {next(means):>14s} {next(means):>10s}          {cells}")
+    if result["band"] is not None:
+        lines += ["", *_band(result)]
     counts = result["simulated_counts"]
     lines += ["", ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in counts.items())]
     return "\n".join(lines)
+
+
+def _band(result: Mapping[str, Any]) -> list[str]:
+    """The model's band of each mean, and whether the measured one is inside."""
+    found = result["band"]
+    low, high = found["factors"]["tpot"]
+    new = ", ".join(found["new"])
+    lines = [f"80 % band of the model (new: {new}; steps {low:.2f} to {high:.2f} times as long); measured mean:"]
+    for metric, ends in found["seconds"].items():
+        if ends["mean"] is not None:
+            inside = found["is_inside"][metric]
+            n_inside = sum(1 for value in inside.values() if value)
+            where = "inside" if inside["mean"] else "OUTSIDE"
+            span = f"{_seconds(ends['mean'][0])} to {_seconds(ends['mean'][1])}"
+            rest = f"mean and quantiles inside: {n_inside} of {len(inside)}"
+            lines.append(f"{metric.removesuffix('_s'):8s} {span:24s} {where}; {rest}")
+    return lines
 
 
 def _seconds(value: float | None) -> str:

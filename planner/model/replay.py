@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-__all__ = ["METRICS", "Replayed", "Run", "errors", "prepare", "replay"]
+__all__ = ["ENGINE", "METRICS", "QUANTILES", "Replayed", "Run", "errors", "prepare", "replay"]
 
 METRICS = ("ttft_s", "tpot_s", "e2e_s")
 QUANTILES = (50, 90, 95, 99)
@@ -30,6 +30,7 @@ class Run:
     """What is replayed: a deployment of `n_replicas`, the requests in the order of arrival, and what was measured."""
 
     chip: str
+    model: str
     deployment: dict[str, Any]
     n_replicas: int
     placed: dict[str, Any]
@@ -93,6 +94,7 @@ def prepare(run: Lifecycles) -> Run:
     )
     return Run(
         chip=chip.name,
+        model=model.name,
         deployment=spec,
         n_replicas=1 if is_joint else setup.engines,
         placed={"prefix_cache": setup.prefix_cache, "async_scheduling": setup.is_ahead},

@@ -15,8 +15,14 @@ __all__ = ["per_request", "result_of"]
 _COUNTS = ("steps", "preemptions", "recomputed_tokens", "prefix_hit_tokens")
 
 
-def result_of(run: Run, replayed: Replayed, fitted: Mapping[str, float] | None, n_fitted: int | None) -> dict[str, Any]:
-    """The tree that `planner validate --requests --json` gives."""
+def result_of(
+    run: Run,
+    replayed: Replayed,
+    fitted: Mapping[str, float] | None,
+    n_fitted: int | None,
+    band: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The tree that `planner validate --requests --json` gives; `band` is that of a replay without a fit."""
     work = replayed.windows
     return {
         "chip": run.chip,
@@ -26,6 +32,7 @@ def result_of(run: Run, replayed: Replayed, fitted: Mapping[str, float] | None, 
         "error_frac": errors(run.measured, replayed.requests),
         "measured_mean": {metric: run.measured[metric].mean() for metric in METRICS},
         "simulated_mean": {metric: replayed.requests[metric].mean() for metric in METRICS},
+        "band": None if band is None else dict(band),
         "simulated_counts": {name: int(work[name].sum()) for name in _COUNTS},
         "per_request": per_request(run, replayed).to_dicts(),
         "timeseries": timeseries(run, replayed).to_dicts(),

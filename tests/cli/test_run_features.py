@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests.commandline import answer, planner
+from tests.unit.aggregate.test_timeline import check
 
 BASE = """
 schema: 1
@@ -157,7 +158,9 @@ def test_requests_and_a_timeline_are_kept(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     kept = pl.read_parquet(out / "requests.parquet")
     assert kept.filter(pl.col("fate") == "rejected")["replica_ix"].null_count() > 0
-    trace = json.loads((out / "timeline.json").read_text())
+    text = (out / "timeline.json").read_text()
+    check(text)
+    trace = json.loads(text)
     spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     names = [event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"]
     assert "a (base, seed 1)" in names

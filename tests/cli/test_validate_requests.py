@@ -31,6 +31,11 @@ def test_a_run_is_replayed(tmp_path: Path) -> None:
     assert ET.parse(tmp_path / "run.svg").getroot().tag.endswith("svg")
     plain = planner(*call, "--out", str(tmp_path / "run.parquet"))
     assert "6 requests on rtx-4090, unfitted" in plain.stdout
+    assert "80 % band of the model (new: chip; steps " in plain.stdout
+    assert result["band"] is None, "a fit has taken its place"
+    unfitted = answer(planner(*call, "--json"))["result"]["band"]
+    assert set(unfitted["is_inside"]["e2e_s"]) == {"mean", "p50", "p90", "p95", "p99"}
+    assert unfitted["factors"]["tpot"][0] < 1 < unfitted["factors"]["tpot"][1]
     assert (tmp_path / "run.parquet").exists()
 
 

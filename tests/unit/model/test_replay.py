@@ -11,8 +11,10 @@ import pytest
 
 from planner import core
 from planner.errors import FactError
+from planner.model.calibration import shipped
 from planner.model.lifecycles import read_lifecycles
 from planner.model.replay import errors, prepare, replay
+from planner.model.replay_band import _slower, band
 from planner.model.replay_fit import fit_first
 from planner.model.replay_result import result_of
 
@@ -37,6 +39,26 @@ def test_a_run_fitted_to_its_first_hundred_requests_is_met(shared: Path, name: s
     for metric, most in {"ttft_s": 0.05, "tpot_s": 0.03, "e2e_s": 0.03}.items():
         assert found[metric]["mean"] == pytest.approx(0.0, abs=most)
     assert found["e2e_s"]["p99"] == pytest.approx(0.0, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["rtx4090-llama-3.1-8b-tp1", "rtxpro6000-llama-3.1-8b-tp1"])
+def test_a_run_without_a_fit_is_inside_the_band_of_the_model(shared: Path, name: str) -> None:
+    folder = shared / "data" / "measured" / "requests"
+    run = prepare(read_lifecycles(folder / f"{name}.csv", folder / f"{name}.meta.json"))
+    found = band(run, replay(run), shipped())
+    assert (found["new"], found["grade"]) == (["chip"], "assumed")
+    assert all(found["is_inside"][metric]["mean"] for metric in ("ttft_s", "tpot_s", "e2e_s"))
+    low, high = found["seconds"]["tpot_s"]["mean"]
+    assert high / low < 2.0, "a band that holds everything says nothing"
+
+
+def test_steps_of_a_band_are_longer_in_every_part(tmp_path: Path) -> None:
+    """At rest all times are those of steps, so they double with them; 2 ns of rounding a token apart."""
+    rows = [f"r{at},{100 * at}.0,{100 * at}.0,{100 * at}.1,{100 * at}.5,160,5,0" for at in range(3)]
+    run = prepare(read_lifecycles(*files(tmp_path, rows)))
+    plain, slow = replay(run).requests, replay(_slower(run, 2.0)).requests
+    for metric in ("ttft_s", "tpot_s", "e2e_s"):
+        assert slow[metric].to_list() == pytest.approx([2.0 * value for value in plain[metric]], rel=1e-6)
 
 
 def test_the_cache_has_the_blocks_of_the_run_less_the_one_that_stands_for_nothing(shared: Path) -> None:

@@ -1,0 +1,91 @@
+"""How far off the model says that a replay may be: the bands of its calibration, carried through the same run.
+
+A band on the time between tokens is a factor on the steps. Where requests queue, a step that is some percent longer
+moves every wait behind it by more, so the run is simulated again with all step times at either end of the band: that of
+as many requests as ran at a time. A first token without a queue has a band of its own; the wider end counts.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from planner.model.calibration import Calibration
+from planner.model.replay import ENGINE, METRICS, QUANTILES, Replayed, Run, replay
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["band"]
+
+_RATES = ("memory_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
+_LATENCIES = ("scale_up_latency_s", "scale_out_latency_s")
+
+
+def band(run: Run, replayed: Replayed, calibration: Calibration) -> dict[str, Any]:
+    """The 80 % band of every statistic of a replay without a fit, and whether what was measured is inside.
+
+    `factors` are those of the calibration for this chip, model and engine; `seconds` and `is_inside` have each metric's
+    mean and quantiles.
+    """
+    row = {"chip": run.chip, "model": run.model, "backend": ENGINE, "mode": "agg", "concurrency": _running(replayed)}
+    alone = {**row, "concurrency": 1.0}
+    factors = {"tpot": calibration.band(row, "tpot"), "ttft": calibration.band(alone, "ttft")}
+    ends = [_statistics(replay(_slower(run, factor)).requests) for factor in factors["tpot"]]
+    middle, measured = _statistics(replayed.requests), _statistics(run.measured)
+    seconds: dict[str, dict[str, list[float] | None]] = {metric: {} for metric in METRICS}
+    inside: dict[str, dict[str, bool | None]] = {metric: {} for metric in METRICS}
+    for metric in METRICS:
+        for name, value in middle[metric].items():
+            low, high, real = ends[0][metric][name], ends[1][metric][name], measured[metric][name]
+            if value is None or low is None or high is None or real is None:
+                seconds[metric][name] = inside[metric][name] = None
+                continue
+            if metric == "ttft_s":
+                low, high = min(low, value * factors["ttft"][0]), max(high, value * factors["ttft"][1])
+            seconds[metric][name] = [low, high]
+            inside[metric][name] = low <= real <= high
+    new = calibration.what_is_new(row)
+    return {
+        "new": list(new),
+        "running": row["concurrency"],
+        "grade": "estimate" if new == ("deployment",) else "assumed",
+        "factors": {metric: list(both) for metric, both in factors.items()},
+        "seconds": seconds,
+        "is_inside": inside,
+    }
+
+
+def _running(replayed: Replayed) -> float:
+    """Requests that ran at a time, on average over the run."""
+    times = replayed.requests
+    held = (times["last_token_s"] - times["scheduled_s"]).sum()
+    span = float(times["last_token_s"].max()) - float(times["scheduled_s"].min())  # type: ignore[arg-type]
+    return max(float(held) / span, 1.0)
+
+
+def _slower(run: Run, factor: float) -> Run:
+    """The run with every part of a step `factor` times as long."""
+    deployment: dict[str, Any] = copy.deepcopy(run.deployment)
+    chip, engine = deployment["chip"], deployment["engine"]
+    for name in _RATES:
+        chip[name] /= factor
+    for name in _LATENCIES:
+        chip[name] *= factor
+    chip["flop_per_s"] = {name: None if rate is None else rate / factor for name, rate in chip["flop_per_s"].items()}
+    for name, value in engine.items():
+        if name.endswith("_s") and value is not None:
+            engine[name] = value * factor
+    return replace(run, deployment=deployment)
+
+
+def _statistics(requests: pl.DataFrame) -> Mapping[str, Mapping[str, float | None]]:
+    found: dict[str, dict[str, float | None]] = {}
+    for metric in METRICS:
+        values = requests[metric].drop_nulls()
+        found[metric] = {"mean": values.mean()}  # type: ignore[dict-item]
+        for q in QUANTILES:
+            found[metric][f"p{q}"] = values.quantile(q / 100, interpolation="linear")
+    return found
