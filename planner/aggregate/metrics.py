@@ -260,6 +260,13 @@ METRICS: tuple[Metric, ...] = (
     Metric("fleet", "rack_it_w", "W", "all racks", "sum of the pools; peak: of one and the same window", "less", DRAWS),
     Metric("fleet", "facility_w", "W", "all racks at the meter", "rack_it x PUE", "less", DRAWS),
     Metric("fleet", "tokens_per_s_in", "tok/s", _WORK, "input tokens / span", "more"),
+    Metric(
+        "fleet",
+        "tokens_per_s_cached",
+        "tok/s",
+        "prompt tokens found in prefix caches in [warmup, length), not computed and in no other figure of tokens",
+        "cached input tokens / span",
+    ),
     Metric("fleet", "tokens_per_s_out", "tok/s", _WORK, "output tokens / span", "more"),
     Metric("fleet", "tokens_per_s_all", "tok/s", _WORK, "input + output tokens / span", "more"),
     Metric("fleet", "tokens_per_s_per_chip_in", "tok/s/chip", _ALL_CHIPS, "tokens_per_s_in / chips", "more"),

@@ -296,5 +296,6 @@ def _fleet(held: Held, drawn: Tree) -> Tree:
         "power_limit_w": fleet.power_limit_w,
         **drawn,
         **{f"tokens_per_s_{which}": rate for which, rate in rates.items()},
+        "tokens_per_s_cached": per_s(sum(work["cached_input_tokens"] for work in held.works), span.span_s),
         **{f"tokens_per_s_per_chip_{which}": rate for which, rate in per_chip.items()},
     }
