@@ -109,9 +109,9 @@ def test_cached_tokens_are_counted_apart_and_paid_once(tmp_path: Path) -> None:
     path.write_text(TEXT)
     tree = planner.run(planner.load(path)).to_json()
     fleet, cost = tree["fleet"], tree["cost"]
-    assert fleet["tokens_per_s_cached"] / (
-        fleet["tokens_per_s_in"] + fleet["tokens_per_s_cached"]
-    ) == pytest.approx(0.6, abs=0.01)
+    assert fleet["tokens_per_s_cached"] / (fleet["tokens_per_s_in"] + fleet["tokens_per_s_cached"]) == pytest.approx(
+        0.6, abs=0.01
+    )
     # The whole cost is that of the tokens computed: what was found cached is in no denominator.
     paid = cost["usd_per_mtok_in"] * fleet["tokens_per_s_in"] + cost["usd_per_mtok_out"] * fleet["tokens_per_s_out"]
     assert paid * 3600 / 1e6 == pytest.approx(cost["usd_per_h"], rel=1e-9)
