@@ -79,7 +79,7 @@ def _cells(row: Row, *, has_worlds: bool) -> list[str]:
     difference = "-" if row.difference is None else _signed(row.difference, shown(abs(row.difference), metric))
     cells = [row.leaf.path, shown(row.base, metric), shown(row.other, metric), difference, frac, verdict]
     if has_worlds:
-        better = None if row.worlds is None else row.worlds.better_frac
+        better = None if row.worlds is None or row.verdict == "same" else row.worlds.better_frac
         cells.append("" if better is None else percent(better))
     return cells
 

@@ -110,10 +110,10 @@ class Lab:
             raise ScenarioError(Fault(f"'{names[1]}' is compared with itself", "name two plans with -s and --against"))
         for scenario in self.plain:
             refuse_unsupported(scenario, "run")
-        self.is_varied = tuple(self._has(scenario) for scenario in self.plain)
+        self.is_varied = tuple(self._has(name, scenario) for name, scenario in zip(names, self.plain, strict=True))
         if not any(self.is_varied):
-            head = ".".join(str(step) for step in steps(vary)[:3])
-            raise ScenarioError(Fault(f"neither plan has '{head}'", "vary a value of one of the two"))
+            what = f"'{vary[:80]}' has no effect in either plan"
+            raise ScenarioError(Fault(what, "vary a value of a pool, class or site that one of the two has"))
 
     def _load(self, name: str | None, value: float | None = None) -> Scenario:
         sets = self.sets
@@ -127,14 +127,22 @@ class Lab:
             scenario = replace(scenario, traffic=traffic)
         return scenario
 
-    def _has(self, scenario: Scenario) -> bool:
-        """Whether a plan has the pool, class or site that the path names."""
-        path = () if self.vary.path == LOAD else steps(self.vary.path)
+    def _has(self, name: str | None, scenario: Scenario) -> bool:
+        """Whether the varied value means something in a plan: the pool, class or site is there, and reads it."""
+        if self.vary.path == LOAD:
+            return True
+        path = steps(self.vary.path)
         for head in _NAMED:
             if path[: len(head)] == head and len(path) > len(head):
                 here = scenario.tree.at(head)
-                return here is not None and str(path[len(head)]) in here.keys
-        return True
+                if here is None or str(path[len(head)]) not in here.keys:
+                    return False
+        try:
+            self._load(name, units.parse(units.KINDS[self.vary.kind].example, self.vary.kind))
+        except ScenarioError as error:
+            if all("has no effect here" in fault.what for fault in error.faults):
+                return False  # a rented pool has no price of its racks
+        return True  # what else is wrong is said, with its place, when a value is set
 
     def at(self, value: float) -> list[Scenario]:
         """Both plans at a value."""

@@ -35,10 +35,12 @@ overrides:
     fleet.pools.own: null
     fleet.pools.let:
       {rack: hgx-h200, count: 1, rent: 2 USD/chip-h, deploy: [{model: gpt-oss-120b, chips: 4, per_rack: 1}]}
+  lease: {fleet.pools.own.capex: null, fleet.pools.own.rent: 2 USD/chip-h}
   strict: {traffic.chat.slo: hard}
   busy: {traffic.chat.rate: 8 req/s}
 scenarios:
   rented: [rented]
+  lease: [lease]
   strict: [rented, strict]
   busy: [busy]
 """
@@ -65,6 +67,13 @@ def test_a_rack_price_by_hand() -> None:
     assert answer.given == 1e6
     assert answer.is_equal_slo
     assert not answer.is_simulated
+
+
+def test_the_same_pool_owned_or_rented() -> None:
+    # The variant rents the very racks that the base owns: their price has no effect there and stays unsaid.
+    answer = found("fleet.pools.own.capex", against="lease", within="0.5..5 MUSD/rack")
+    assert answer.crossings[0].values == pytest.approx((CHIPS * 2 * 8760 / annuity_frac(5, 0.1, 0.05),), rel=1e-8)
+    assert (answer.base.is_varied, answer.other.is_varied) == (True, False)
 
 
 def test_a_rent_by_hand() -> None:
@@ -151,7 +160,7 @@ def test_the_frame_has_what_is_drawn(tmp_path: Path) -> None:
         ("fleet.pools.own.count", {}, "continuous scale"),
         ("fleet.pools.own.rack", {}, "continuous scale"),
         ("fleet.pools.own.price", {}, "a scenario has no"),
-        ("fleet.pools.nobody.capex", {}, "neither plan has"),
+        ("fleet.pools.nobody.capex", {}, "no effect in either plan"),
         ("fleet.pools.own.capex", {"against": "base"}, "compared with itself"),
         ("fleet.pools.own.capex", {"against": "nobody"}, "no scenario is named"),
         ("fleet.pools.own.capex", {"within": "cheap"}, "no range"),
