@@ -17,6 +17,7 @@ from planner.errors import Fault, Infeasible, Notice
 from planner.facts import catalog
 from planner.fleet import drafts
 from planner.fleet.fleet import Fleet, Placed, PoolLayout, SiteLayout
+from planner.fleet.racks import with_its_chips
 from planner.fleet.site import highest_pue, new_silicon, site_facts, site_times
 from planner.scenario.sites import place_of, written
 
@@ -135,7 +136,7 @@ def _limit_of_all(sites: Sequence[SiteLayout]) -> float | None:
 def rack_and_chip(pool: Pool, base_dir: Path) -> tuple[Rack, Chip]:
     """The rack of a pool and the chip in it."""
     facts = catalog.load()
-    rack = facts.rack(pool.rack, base=base_dir)
+    rack = with_its_chips(facts.rack(pool.rack, base=base_dir))
     return rack, facts.chip(rack.chip, base=base_dir)
 
 

@@ -11,7 +11,9 @@ from planner.aggregate.cost import annuity_frac
 from planner.errors import ScenarioError
 from planner.facts import catalog
 from planner.report import breakeven_figure, breakeven_text
+from planner.scenario import load
 from planner.study.breakeven import BreakEven, break_even
+from planner.study.run import run
 from planner.study.spread import quantile
 from planner.study.uncertainty import _at
 
@@ -95,6 +97,15 @@ def test_an_electricity_price_by_hand() -> None:
     rented = curve["rented", 0.0]
     assert curve["rented", 20.0] == rented
     assert answer.crossings[0].values == pytest.approx(((rented - low) / (high - low) * 20,), rel=1e-6)
+
+
+def test_priced_again_is_what_a_run_of_that_price_costs() -> None:
+    answer = found("fleet.pools.own.capex", within="0.5..5 MUSD/rack")
+    usd = {
+        (row["plan"], row["value"]): row["usd_per_mtok"] for row in answer.curve if row["figure"].startswith("cost.")
+    }
+    tree = run(load("-", stdin_text=TEXT, sets=["fleet.pools.own.capex=5 MUSD/rack"])).variants["base"]
+    assert usd["base", 5e6] == tree["cost"]["usd_per_mtok_out_whole"]
 
 
 def test_none_in_the_range_says_who_wins() -> None:
