@@ -26,8 +26,9 @@ test-all: lint      ## every test, the slow ones too
 	HYPOTHESIS_PROFILE=slow $(BIN)/pytest
 bench: target/.release      ## benchmarks, one JSON line a figure
 	$(BIN)/python -m tests.bench
-docs: target/.dev      ## write the generated reference pages
+docs: target/.dev      ## write the generated pages, build the documentation into site/
 	$(BIN)/python -m tests.docs
+	$(BIN)/mkdocs build --quiet
 wheel: .venv/ready      ## a wheel in dist/
 	$(BIN)/maturin build --release --out dist
 clean:      ## remove what the build made

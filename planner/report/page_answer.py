@@ -136,6 +136,8 @@ def _where(view: View, found: Binding) -> str:
         when = f"between {start} and {end} h of the run"
         parts.append(f"most {when}" if found.is_worst else f"with most load {when}")
     what = f"What binds is {esc(found.klass)}'s {_metric(limit['metric'], limit['quantile'])}"
+    if limit["met"]:  # it was named as the tightest
+        what = "It binds"
     return f"{what} {', '.join(parts)}." if parts else f"{what}."
 
 

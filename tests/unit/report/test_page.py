@@ -144,7 +144,7 @@ def test_the_verdict_names_class_metric_pool_and_time(several: Result, pages: di
     assert "No. code misses: the time per output token" in words
     assert "chat holds its limits" in words
     assert "on pool jalapeno" in words
-    assert "of the run" in words
+    assert "h of the run" in words
 
 
 def test_a_run_that_holds_says_what_is_tightest(pages: dict[str, str]) -> None:

@@ -1,0 +1,76 @@
+"""What the shipped scenarios answer: the verdict of each variant, and what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.docs import reviews
+
+
+def tree(name: str, variant: str = "base") -> dict[str, Any]:
+    return reviews.result(name).variants[variant]
+
+
+def verdicts(name: str) -> dict[str, str | None]:
+    return {variant: found["verdict"] for variant, found in reviews.result(name).variants.items()}
+
+
+def test_one_rack_holds_with_most_of_it_to_spare() -> None:
+    assert verdicts("01-one-rack") == {"base": "met"}
+    limits = tree("01-one-rack")["classes"]["chat"]["limits"]
+    assert all(limit["margin_frac"] > 0.9 for limit in limits)
+
+
+def test_of_the_mixed_fleet_chat_holds_and_coding_does_not() -> None:
+    assert verdicts("02-mixed-fleet") == {"base": "missed", "nvidia_only": "missed"}
+    for variant in ("base", "nvidia_only"):
+        classes = tree("02-mixed-fleet", variant)["classes"]
+        assert (classes["chat"]["verdict"], classes["coding"]["verdict"]) == ("met", "missed")
+    base, other = (tree("02-mixed-fleet", name)["cost"]["usd_per_mtok_out_whole"] for name in ("base", "nvidia_only"))
+    assert base < other
+
+
+def test_an_agent_holds_on_jalapeno_with_its_prefixes_cached() -> None:
+    assert verdicts("04-agents") == {"base": "met", "gb300": "missed", "no_prefix_cache": "missed"}
+    base, forgetful = (
+        tree("04-agents", name)["classes"]["agent"]["task_s"]["p50"] for name in ("base", "no_prefix_cache")
+    )
+    assert forgetful > 2 * base
+    scenario = reviews.planner.load(reviews.ROOT / "scenarios" / "04-agents.yaml")
+    agents = scenario.traffic["agent"].agents
+    assert agents is not None
+    assert agents.steps.mean == 10
+
+
+def test_the_fastest_tier_needs_replicas_of_its_own() -> None:
+    assert verdicts("06-service-tiers") == {"base": "missed", "own_replicas": "met"}
+
+
+def test_unlike_chips_may_share_the_work_of_a_request() -> None:
+    assert set(verdicts("05-disaggregated").values()) == {"met"}
+
+
+def test_of_the_tiers_gb300_does_not_reach_the_fastest() -> None:
+    name = "08-jalapeno-or-gb300"
+    found = verdicts(name)
+    assert found == {
+        "base": "met",
+        "gb300": "met",
+        "fast": "met",
+        "fast_gb300": "met",
+        "ultra_fast": "met",
+        "ultra_fast_gb300": "missed",
+    }
+    missed = tree(name, "ultra_fast_gb300")["classes"]
+    assert all(figures["attainment_frac"] == 0 for figures in missed.values())
+    for ours, theirs in (("base", "gb300"), ("fast", "fast_gb300")):
+        for each in ("gpt_oss", "r1", "kimi"):
+            a, b = (tree(name, variant)["classes"][each]["usd_per_mtok_out_whole"] for variant in (ours, theirs))
+            assert a < b
+
+
+def test_every_shipped_scenario_asks_a_question_and_has_its_number() -> None:
+    files = sorted((reviews.ROOT / "scenarios").glob("*.yaml"))
+    assert [path.name[:2] for path in files] == [f"{n:02d}" for n in range(1, len(files) + 1)]
+    for path in files:
+        assert reviews.planner.load(path).question, path.name
