@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import tempfile
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import ray
+import ray.experimental.internal_kv
 import ray.util.scheduling_strategies
 
 from planner.errors import CoreError, Fault, PlannerError, RunError
@@ -30,7 +31,7 @@ from planner.fleet.draws import Draw, DrawnFacts
 from planner.fleet.executor import Item, Progress, Simulation, Tally, items_to_do
 from planner.fleet.parts import Part
 from planner.fleet.ray_address import check_answers, first_line, package, refusal
-from planner.fleet.ray_work import Done
+from planner.fleet.ray_work import Bundle, Done
 from planner.fleet.storage import Folder
 
 FAN = 8
@@ -40,6 +41,7 @@ AHEAD = 2
 TRIES = 4
 """How often a bundle is sent when workers die under it."""
 POLL_S = 0.2
+STOP_S = 2.0
 SLOW_S = 10.0
 SLOW_TIMES = 5.0
 """When nothing else is left, a bundle so much slower than its like is sent a second time; the first answer counts."""
@@ -57,15 +59,6 @@ _LOST = (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Bundle:
-    items: list[Item]
-    n_tries: int = 0
-    is_done: bool = False
-    since_s: float = 0.0
-    refs: list[Any] = field(default_factory=list)
-
-
 class RayExecutor:
     """Work on the cluster that this process is connected to."""
 
@@ -75,6 +68,7 @@ class RayExecutor:
         self._made_by = parts.made_by()
         self._requests: dict[str, list[Any]] = {}
         self._said: set[str] = set()
+        self._run_id = ""
 
     def facts(self, draws: Sequence[Draw]) -> list[DrawnFacts]:
         """What is known of the requests of each draw; they stay in the object store for `run`."""
@@ -92,7 +86,7 @@ class RayExecutor:
     def _of_driver(self, draw: Draw) -> list[Any]:
         """References to the requests of each cell, drawn here because a file of this machine is read."""
         if draw.key not in self._requests:
-            made = _where(draw, self.shared)
+            made = ray_work.where(draw, self.shared)
             self._requests[draw.key] = [ray.put(each) for each in made]
         return self._requests[draw.key]
 
@@ -112,9 +106,10 @@ class RayExecutor:
         yield from Waiting(simulations, have).whole_at_once()
         tree = _Tree(simulations, have)
         n_workers = self._slots()
-        pending = deque(_Bundle(items) for items in ray_work.bundles(to_do, simulations, n_workers))
-        users = _users(simulations, to_do)
-        flying: dict[Any, _Bundle] = {}
+        pending = deque(Bundle(items) for items in ray_work.bundles(to_do, simulations, n_workers))
+        users = ray_work.users(simulations, to_do)
+        flying: dict[Any, Bundle] = {}
+        run_id = self._run_id = f"planner stops {secrets.token_hex(8)}"
         times: list[float] = []
         try:
             while pending or flying or tree.is_busy:
@@ -138,28 +133,30 @@ class RayExecutor:
                     times.append(time.monotonic() - bundle_.since_s)
                     for item in bundle_.items:
                         tally.done(item)
-                        users[simulations[item[0]].draw.key] -= 1
-                        if not users[simulations[item[0]].draw.key]:
-                            self._requests.pop(simulations[item[0]].draw.key, None)
+                        key = simulations[item[0]].draw.key
+                        users[key] -= 1
+                        if users[key] <= 0:
+                            self._requests.pop(key, None)
                     for other in bundle_.refs:
-                        if other != ref and other in flying:
-                            del flying[other]
-                            _cancel(other)
+                        flying.pop(other, None)
                     bundle_.refs = []
                     yield from self._whole(done, ref, bundle_, simulations, tree)
                 yield from tree.whole()
+                for ix in tree.lost():
+                    again = [(ix, cell) for cell in range(simulations[ix].n_cells)]
+                    pending.extend(Bundle(items) for items in ray_work.bundles(again, simulations, n_workers))
                 progress(tally.progress())
                 n_workers = self._slots()
                 if not pending and flying and len(flying) < n_workers:
                     for ref, late in self._send_slow(flying, times, simulations, users):
                         flying[ref] = late
         finally:
-            for ref in [*flying, *tree.flying]:
-                _cancel(ref)
+            if flying or tree.flying:
+                _stop(run_id)
             self._requests.clear()
 
     def _whole(
-        self, done: Done | None, ref: Any, bundle: _Bundle, simulations: Sequence[Simulation], tree: _Tree
+        self, done: Done | None, ref: Any, bundle: Bundle, simulations: Sequence[Simulation], tree: _Tree
     ) -> Iterator[Part]:
         """Simulations of one cell at once; cells of others go into the tree by reference."""
         ix = bundle.items[0][0]
@@ -168,10 +165,10 @@ class RayExecutor:
             return
         assert done is not None
         for packed in done.packed:
-            yield _unpacked(packed)
+            yield ray_work.unpacked(packed)
 
     def _result(
-        self, ref: Any, bundle: _Bundle, pending: deque[_Bundle], keep: Callable[[bytes], None] | None
+        self, ref: Any, bundle: Bundle, pending: deque[Bundle], keep: Callable[[bytes], None] | None
     ) -> Done | None:
         """What came of a bundle; None if its worker died and it is sent again."""
         try:
@@ -187,7 +184,7 @@ class RayExecutor:
             _log.info("sent again after %s", lost)
             half = -(-len(bundle.items) // 2)
             pending.extendleft(
-                _Bundle(items, bundle.n_tries if len(bundle.items) == 1 else 1)
+                Bundle(items, bundle.n_tries if len(bundle.items) == 1 else 1)
                 for items in (bundle.items[:half], bundle.items[half:])
                 if items
             )
@@ -202,7 +199,7 @@ class RayExecutor:
                 keep(packed)
         return done
 
-    def _send(self, bundle: _Bundle, simulations: Sequence[Simulation], users: dict[str, int]) -> Any:
+    def _send(self, bundle: Bundle, simulations: Sequence[Simulation], users: dict[str, int]) -> Any:
         bundle.n_tries += 1
         bundle.since_s = time.monotonic()
         cells = [ray_work.cell_of(item, simulations[item[0]]) for item in bundle.items]
@@ -211,7 +208,7 @@ class RayExecutor:
         options = {"max_retries": TRIES, "memory": int(min(wanted, 0.8 * _largest_memory()))}
         refs = [each for each in requests if isinstance(each, ray.ObjectRef)]
         own = [None if isinstance(each, ray.ObjectRef) else each for each in requests]
-        ref = _work.options(**options).remote(cells, own, self._made_by, *refs)
+        ref = _work.options(**options).remote(cells, own, self._made_by, self._run_id, *refs)
         bundle.refs.append(ref)
         return ref
 
@@ -225,18 +222,18 @@ class RayExecutor:
         if draw.key not in self._requests:
             n = draw.n_cells
             options = {"num_returns": n, "max_retries": TRIES}
-            options["memory"] = int(min(_draw_bytes(simulation), 0.8 * _largest_memory()))
+            options["memory"] = int(min(ray_work.draw_bytes(simulation), 0.8 * _largest_memory()))
             made: Any = _drawn.options(**options).remote(draw, self.shared)
             self._requests[draw.key] = [made] if n == 1 else list(made)
         return self._requests[draw.key][item[1]]
 
     def _send_slow(
         self,
-        flying: dict[Any, _Bundle],
+        flying: dict[Any, Bundle],
         times: Sequence[float],
         simulations: Sequence[Simulation],
         users: dict[str, int],
-    ) -> list[tuple[Any, _Bundle]]:
+    ) -> list[tuple[Any, Bundle]]:
         """Bundles that are late without a reason, sent once more."""
         usual_s = sorted(times)[len(times) // 2] if times else SLOW_S
         late_s = max(SLOW_S, SLOW_TIMES * usual_s)
@@ -278,34 +275,6 @@ def _answer(ref: Any) -> Any:
         raise RunError(Fault(f"the Ray cluster failed: {first_line(error)}", "see whether it still runs")) from None
 
 
-def _unpacked(packed: bytes) -> Part:
-    try:
-        return parts.unpack(packed)
-    except parts.Damaged as damage:
-        raise RunError(
-            Fault(f"what a worker sent was altered on its way: {damage}", "run again with --resume")
-        ) from None
-
-
-def _cancel(ref: Any) -> None:
-    try:
-        ray.cancel(ref, force=True)
-    except Exception:  # what is being ended may be gone already
-        _log.debug("cannot cancel", exc_info=True)
-
-
-def _users(simulations: Sequence[Simulation], to_do: Sequence[Item]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for s, _ in to_do:
-        key = simulations[s].draw.key
-        found[key] = found.get(key, 0) + 1
-    return found
-
-
-def _draw_bytes(simulation: Simulation) -> float:
-    return ray_work.BASE_BYTES + ray_work.REQUEST_BYTES * sum(simulation.n_requests)
-
-
 def _nodes() -> list[dict[str, Any]]:
     """The nodes that are alive."""
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
@@ -321,7 +290,9 @@ class _Tree:
     """Cells of simulations, merged in tasks until each simulation is one."""
 
     def __init__(self, simulations: Sequence[Simulation], have: Sequence[Stored]) -> None:
+        self.simulations = simulations
         self.left = {ix: sim.n_cells for ix, sim in enumerate(simulations) if sim.n_cells > 1}
+        self._lost: list[int] = []
         self.refs: dict[int, list[Any]] = {}
         self.flying: dict[Any, int] = {}
         done: dict[int, int] = {}
@@ -360,19 +331,21 @@ class _Tree:
         """Simulations that have become one."""
         for ix in [ix for ix, n in self.left.items() if n == 0 and ix not in self.flying.values()]:
             if len(self.refs.get(ix, [])) == 1:
-                del self.left[ix]
                 (ref,) = self.refs.pop(ix)
                 try:
                     done = _answer(ref)
                 except _Lost as lost:
-                    raise RunError(
-                        Fault(f"results were lost with their node: {lost}", "run again with --resume")
-                    ) from None
-                yield _unpacked(done.packed[0])
+                    _log.info("done again: %s", lost)
+                    self.left[ix] = self.simulations[ix].n_cells
+                    self._lost.append(ix)
+                    continue
+                del self.left[ix]
+                yield ray_work.unpacked(done.packed[0])
 
-
-def _where(draw: Draw, shared: Folder | None) -> list[Any]:
-    return ray_work.drawn(draw) if shared is None else list(ray_work.laid_down(draw, shared))
+    def lost(self) -> list[int]:
+        """Simulations whose results died with their node beyond what the cluster makes again; they begin anew."""
+        found, self._lost = self._lost, []
+        return found
 
 
 def _facts_of(ref: Any) -> DrawnFacts:
@@ -389,14 +362,37 @@ def _facts(draw: Draw) -> DrawnFacts:
 
 @ray.remote(num_cpus=1)
 def _drawn(draw: Draw, shared: Folder | None) -> Any:
-    made = _where(draw, shared)
+    made = ray_work.where(draw, shared)
     return made[0] if len(made) == 1 else made
 
 
 @ray.remote(num_cpus=1)
-def _work(cells: Sequence[ray_work.Cell], own: Sequence[Any], made_by: str, *refs: Any) -> Done:
+def _work(cells: Sequence[ray_work.Cell], own: Sequence[Any], made_by: str, run_id: str, *refs: Any) -> Done:
     given = iter(refs)
-    return ray_work.work(cells, [next(given) if each is None else each for each in own], made_by)
+    requests = [next(given) if each is None else each for each in own]
+    return ray_work.work(cells, requests, made_by, is_cancelled=_Stopped(run_id))
+
+
+class _Stopped:
+    """Whether the driver has given a run up, looked up now and then: the cluster's own cancelling is not safe."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.next_s = time.monotonic() + STOP_S
+
+    def __call__(self) -> bool:
+        if time.monotonic() < self.next_s:
+            return False
+        self.next_s = time.monotonic() + STOP_S
+        return bool(ray.experimental.internal_kv._internal_kv_exists(self.run_id.encode()))
+
+
+def _stop(run_id: str) -> None:
+    """Tell the workers that a run is given up."""
+    try:
+        ray.experimental.internal_kv._internal_kv_put(run_id.encode(), b"1")
+    except Exception:  # the cluster may be gone: then so are its workers
+        _log.debug("cannot tell the workers", exc_info=True)
 
 
 @ray.remote(num_cpus=1)
@@ -441,7 +437,7 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
         options["address"] = address
     if shipped is not None:
         options["runtime_env"] = {"py_modules": [shipped]}
-    logging.getLogger("ray").setLevel(logging.ERROR)  # what it would say of itself is not for planner's users
+    _hush()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -449,6 +445,18 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
     except (Exception, SystemExit) as error:
         ray.shutdown()
         raise RunError(refusal(address, error)) from None
+
+
+def _hush() -> None:
+    """What Ray says of itself goes to the log: its words on stdout would stand in the answer."""
+    import ray._private.worker as own
+
+    def note(data: dict[str, Any], ignore_prefix: bool) -> None:
+        _log.info("ray: %s", " ".join(data["lines"]))
+
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    if hasattr(own, "print_to_stdstream"):
+        own.print_to_stdstream = note
 
 
 def _has_planner() -> bool:

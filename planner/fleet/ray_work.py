@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from planner import core
@@ -61,6 +61,18 @@ class Cell:
     replicas: Sequence[int]
 
 
+@dataclass(slots=True)
+class Bundle:
+    """Cells that are sent together, as the driver keeps account of them."""
+
+    items: list[Item]
+    n_tries: int = 0
+    is_done: bool = False
+    since_s: float = 0.0
+    refs: list[Any] = field(default_factory=list)
+    """Where its results will be: one for each time that it was sent and may still be answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """What came of a bundle."""
@@ -103,12 +115,18 @@ def memory_bytes(items: Sequence[Item], simulations: Sequence[Simulation]) -> fl
     return BASE_BYTES + REQUEST_BYTES * max(max(simulations[s].n_requests) for s, _ in items)
 
 
-def work(cells: Sequence[Cell], requests: Sequence[Requests], made_by: str) -> Done:
+def work(
+    cells: Sequence[Cell],
+    requests: Sequence[Requests],
+    made_by: str,
+    *,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> Done:
     """Simulate a bundle. Raises `RunError` where this is another core than the driver's."""
     check_core(made_by)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        done = [_simulated(cell, drawn) for cell, drawn in zip(cells, requests, strict=True)]
+        done = [_simulated(cell, drawn, is_cancelled) for cell, drawn in zip(cells, requests, strict=True)]
         if len({part.simulation for part in done}) == 1:
             done = [parts.merge(done)]
         packed = tuple(parts.pack(part) for part in done)
@@ -122,7 +140,7 @@ def check_core(made_by: str) -> None:
         raise RunError(Fault(what, "install the same planner on all nodes"))
 
 
-def _simulated(cell: Cell, drawn: Requests) -> Part:
+def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool]) -> Part:
     if isinstance(drawn, Draw):
         facts, all_cells = draws.make(drawn)
         requests = all_cells[cell.cell]
@@ -130,7 +148,7 @@ def _simulated(cell: Cell, drawn: Requests) -> Part:
         facts, requests = drawn.facts, read(drawn)
     else:
         facts, requests = drawn
-    tables = core.simulate_cell(cell.spec, requests.frame, requests.blocks)
+    tables = core.simulate_cell(cell.spec, requests.frame, requests.blocks, is_cancelled=is_cancelled)
     tables = draws.renumbered(tables, requests.rows, cell.replicas)
     return Part(cell.inputs, cell.simulation, cell.seed, (cell.cell,), facts, tables)
 
@@ -194,3 +212,32 @@ def _rows(folder: Folder, name: str, first: int, n: int) -> pl.DataFrame:
     if folder.is_local:
         return pl.scan_parquet(f"{folder}/{name}").slice(first, n).collect()
     return pl.read_parquet(io.BytesIO(folder.read(name))).slice(first, n)
+
+
+def unpacked(packed: bytes) -> Part:
+    """What a worker sent. Raises `RunError` if it was altered on its way."""
+    try:
+        return parts.unpack(packed)
+    except parts.Damaged as damage:
+        raise RunError(
+            Fault(f"what a worker sent was altered on its way: {damage}", "run again with --resume")
+        ) from None
+
+
+def users(simulations: Sequence[Simulation], to_do: Sequence[Item]) -> dict[str, int]:
+    """How many cells are still to be done with the requests of each draw."""
+    found: dict[str, int] = {}
+    for s, _ in to_do:
+        key = simulations[s].draw.key
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def draw_bytes(simulation: Simulation) -> float:
+    """What a worker takes that draws all requests of a simulation."""
+    return BASE_BYTES + REQUEST_BYTES * sum(simulation.n_requests)
+
+
+def where(draw: Draw, shared: Folder | None) -> list[Any]:
+    """The requests of each cell, or where they were written."""
+    return drawn(draw) if shared is None else list(laid_down(draw, shared))

@@ -1,0 +1,303 @@
+"""Runs on a cluster of real Ray processes: the same bytes as on threads, whoever is killed when."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import (
+    N_CELLS,
+    Driver,
+    cluster,
+    is_alive,
+    raylet,
+    same_bytes,
+    scenario,
+    tree,
+    until,
+    workers,
+)
+from tests.commandline import planner
+
+pytestmark = [pytest.mark.filterwarnings("ignore")]
+SEEDS = 6
+ALL = SEEDS * N_CELLS
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Iterator[Any]:
+    with cluster(1, 1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return scenario(tmp_path_factory.mktemp("work"), seeds=SEEDS)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(work: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The result of threads."""
+    out = tmp_path_factory.mktemp("threads") / "out"
+    Driver(work, out).end()
+    return out
+
+
+def victims(made: Any) -> list[int]:
+    return [pid for node in made.worker_nodes for pid in workers(node)]
+
+
+def test_the_same_bytes_as_on_threads_and_nothing_on_stdout_but_the_answer(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    said, told = Driver(work, tmp_path / "out", "--ray", two_nodes.address).end()
+    same_bytes(undisturbed, tmp_path / "out")
+    assert said.startswith("Work for a cluster")
+    assert all(line.startswith("warning: ") for line in told.splitlines()), told
+    assert len(set(told.splitlines())) == len(told.splitlines())
+
+
+def test_a_worker_and_then_the_driver_are_killed(two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path) -> None:
+    dice = random.Random(1)
+    driver = Driver(work, tmp_path / "out", "--ray", two_nodes.address)
+    driver.wait_for(dice.randrange(1, 3))
+    os.kill(dice.choice(until(lambda: victims(two_nodes), "nobody works")), signal.SIGKILL)
+    driver.wait_for(driver.n_parts() + dice.randrange(1, 3))
+    driver.kill()
+    assert 2 <= driver.n_parts() < ALL
+    refused = planner("run", work, "-o", str(tmp_path / "out"), "--keep", "requests", "--ray", two_nodes.address)
+    assert (refused.returncode, "--resume goes on" in refused.stderr) == (5, True)
+    Driver(work, tmp_path / "out", "--ray", two_nodes.address, "--resume").end()
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+def test_ctrl_c_keeps_what_is_finished_and_threads_can_go_on(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    driver = Driver(work, tmp_path / "out", "--ray", two_nodes.address)
+    driver.wait_for(2)
+    driver.process.send_signal(signal.SIGINT)
+    _, told = driver.end(130, within_s=30)
+    assert f"finished parts are kept in {tmp_path / 'out'}.parts: the same command with --resume goes on" in told
+    assert "Traceback" not in told
+    until(lambda: not victims(two_nodes), "work goes on after Ctrl-C", within_s=30)
+    Driver(work, tmp_path / "out", "--resume").end()
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+def test_requests_of_a_trace_go_as_files_or_by_reference(two_nodes: Any, tmp_path: Path) -> None:
+    rows = [f"{k * 0.05:.2f},{200 + k * 37 % 900},{5 + k * 13 % 90}" for k in range(1200)]
+    (tmp_path / "trace.csv").write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]) + "\n")
+    file = scenario(tmp_path, seeds=1, traffic="trace: ./trace.csv")
+    Driver(file, tmp_path / "threads").end()
+    Driver(file, tmp_path / "reference", "--ray", two_nodes.address).end()
+    same_bytes(tmp_path / "threads", tmp_path / "reference")
+    Driver(file, f"file://{tmp_path / 'files'}", "--ray", two_nodes.address).end()
+    same_bytes(tmp_path / "threads", tmp_path / "files")
+
+
+@contextmanager
+def answering(reply: bytes) -> Iterator[int]:
+    """A port at which something answers that is no cluster."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            try:
+                line, _ = server.accept()
+            except OSError:
+                return
+            with line:
+                line.recv(100)
+                line.sendall(reply)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.close()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1"),
+        ("ray://127.0.0.1:1", "no Ray cluster answers at ray://127.0.0.1:1"),
+        ("nowhere", "'nowhere' is no address of a Ray cluster; write new, auto, HOST:6379 or ray://HOST:10001"),
+        ("http://127.0.0.1:80", "is no address of a Ray cluster"),
+        ("HTTP", "is no Ray cluster; check host and port"),
+        ("SILENT", "is no Ray cluster; check host and port"),
+    ],
+)
+def test_an_address_without_a_cluster_is_refused_at_once(work: str, tmp_path: Path, address: str, says: str) -> None:
+    replies = {"HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n", "SILENT": b""}
+    begun_s = time.monotonic()
+    with answering(replies.get(address, b"")) as port:
+        address = f"127.0.0.1:{port}" if address in replies else address
+        done = planner("run", work, "-o", str(tmp_path / "out"), "--ray", address)
+        if address != f"127.0.0.1:{port}":
+            socket.create_connection(("127.0.0.1", port)).close()
+    assert (done.returncode, done.stdout) == (5, "")
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert time.monotonic() - begun_s < 20
+    assert not (tmp_path / "out.parts").exists()
+
+
+def test_what_is_wrong_with_the_input_is_said_as_on_threads(two_nodes: Any, tmp_path: Path) -> None:
+    # Both seeds draw prompts that fit nothing but only the second seed's are drawn by workers alone.
+    traffic = "arrivals: poisson\n    rate: 1 req/s\n    input: 130 ktok\n    output: 100 ktok"
+    file = scenario(tmp_path, seeds=2, traffic=traffic)
+    done = planner("run", file, "-o", str(tmp_path / "out"), "--ray", two_nodes.address)
+    assert done.returncode in (2, 4), done
+    assert "traffic.chat" in done.stderr
+    same = planner("run", file, "-o", str(tmp_path / "out2"))
+    assert (same.returncode, same.stderr) == (done.returncode, done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_are_killed_and_replaced(work: str, undisturbed: Path, tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    with cluster(1, 1) as made:
+        driver = Driver(work, tmp_path / "out", "--ray", made.address)
+        for _ in range(2):
+            driver.wait_for(driver.n_parts() + dice.randrange(1, 4))
+            node = dice.choice(sorted(made.worker_nodes, key=raylet))
+            made.remove_node(node, allow_graceful=False)
+            made.add_node(num_cpus=1)
+        driver.end(within_s=200)
+        same_bytes(undisturbed, tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_drivers_and_workers_are_killed_again_and_again(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    resume: list[str] = []
+    for _ in range(4):
+        driver = Driver(work, tmp_path / "out", "--ray", two_nodes.address, *resume)
+        try:
+            driver.wait_for(driver.n_parts() + dice.randrange(1, 5))
+            if dice.random() < 0.5 and (found := victims(two_nodes)):
+                os.kill(dice.choice(found), signal.SIGKILL)
+                time.sleep(dice.random())
+        except AssertionError:
+            break  # it was done before it could be killed
+        driver.kill()
+        resume = ["--resume"] if driver.n_parts() else []
+    if driver.process.returncode:
+        Driver(work, tmp_path / "out", "--ray", two_nodes.address, *resume).end()
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_worker_that_stands_still_holds_nobody_up(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    driver = Driver(work, tmp_path / "out", "--ray", two_nodes.address)
+    driver.wait_for(2)
+    still = until(lambda: victims(two_nodes), "nobody works")[0]
+    os.kill(still, signal.SIGSTOP)
+    try:
+        driver.end(within_s=120)
+    finally:
+        if is_alive(still):
+            os.kill(still, signal.SIGCONT)
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_cluster_of_its_own_ends_with_a_driver_that_is_killed(work: str, tmp_path: Path) -> None:
+    driver = Driver(work, tmp_path / "out", "--ray", "new", "-j", "2")
+    driver.wait_for(1)
+    pids = tree(driver.started)
+    assert len(pids) > 4
+    driver.kill()
+    until(lambda: not any(map(is_alive, pids)), "processes outlive their driver", within_s=180)
+
+
+@pytest.mark.slow
+def test_a_jump_of_the_clock_changes_nothing(two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path) -> None:
+    jumps = "import itertools, time\nclock, n = time.time, itertools.count()\n"
+    jumps += "time.time = lambda: clock() + (-1) ** next(n) * 86_400"
+    Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=jumps).end()
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_worker_out_of_memory_is_sent_smaller_bundles(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    """The worker has no memory for the first bundle that it gets, as if another process had taken it."""
+    note = tmp_path / "note"
+    code = f"""
+from pathlib import Path
+from planner.fleet import ray_executor, ray_work
+def hungry(cells, own, made_by, run_id, *refs):
+    note = Path({str(note)!r})
+    if not note.exists():
+        note.write_text(str(len(cells)))
+        raise MemoryError("no more")
+    given = iter(refs)
+    return ray_work.work(cells, [next(given) if each is None else each for each in own], made_by)
+ray_executor._work = ray_executor.ray.remote(num_cpus=1)(hungry)
+"""
+    Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=code).end()
+    assert note.exists()
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_cell_that_kills_its_workers_is_given_up_with_a_word(two_nodes: Any, work: str, tmp_path: Path) -> None:
+    code = """
+import os
+from planner.fleet import ray_executor
+def deadly(*given):
+    os._exit(1)
+ray_executor._work = ray_executor.ray.remote(num_cpus=1)(deadly)
+ray_executor.TRIES = 1
+"""
+    driver = Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=code)
+    _, told = driver.end(5)
+    assert "workers died" in told
+    assert "fleet.cell_replicas" in told
+    assert not driver.parts.exists()
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_what_is_finished(two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path) -> None:
+    import subprocess
+
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(small)], check=False).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    try:
+        driver = Driver(work, small / "out", "--ray", two_nodes.address)
+        _, told = driver.end(5)
+        assert "No space left on device" in told
+        assert "finished parts are kept" in told
+        assert 0 < driver.n_parts() < ALL
+        subprocess.run(["mount", "-o", "remount,size=100m", str(small)], check=True)
+        Driver(work, small / "out", "--ray", two_nodes.address, "--resume").end()
+        same_bytes(undisturbed, small / "out")
+        subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+        done = planner("run", work, "-o", str(small / "other"), "--ray", two_nodes.address)
+        assert (done.returncode, "Read-only file system" in done.stderr) == (5, True)
+        assert len(done.stderr.splitlines()) == 1
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
