@@ -19,6 +19,8 @@ NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 """What happens again and again does so at most every millisecond."""
 YEAR_NS = 365 * 86_400 * NS_PER_S
+MAX_AGAIN = 100_000_000
+"""And so often in a run at most, as the core has it."""
 
 
 def ns(seconds: float) -> int:
@@ -66,6 +68,7 @@ def of_deployments(scenario: Scenario, fleet: Fleet, *, block_tokens: int | None
     found: list[dict[str, Any]] = []
     for pool_ix, layout in enumerate(fleet.pools):
         pool = scenario.fleet.pools[layout.name]
+        faults += _too_often(scenario, pool, layout.name)
         keys = _of_pool(pool, layout, pool_ix, faults)
         parked_w = max((placed.spec["chip"]["parked_w"] for placed in layout.placed), default=0.0)
         if pool.power_cap_w_per_chip is not None and pool.power_cap_w_per_chip <= parked_w:
@@ -195,6 +198,18 @@ def _of_pool(pool: Pool, layout: PoolLayout, pool_ix: int, faults: list[Fault]) 
                 "delay_ns": max(NS_PER_MS, ns(scale.delay_s)),
             }
     return found
+
+
+def _too_often(scenario: Scenario, pool: Pool, name: str) -> list[Fault]:
+    """Decisions that would be more than the core takes in the run."""
+    length_s, scale = scenario.run.length_s, pool.autoscale
+    if scale is None or length_s is None:
+        return []
+    least_s = (length_s + scenario.run.drain_s) / MAX_AGAIN
+    if max(NS_PER_MS / NS_PER_S, scale.delay_s) >= least_s:
+        return []
+    what = f"the number of replicas would be decided more than {MAX_AGAIN:,} times in the run"
+    return [Fault(what, f"write a delay of at least {least_s:.3g} s", path=f"fleet.pools.{name}.autoscale.delay")]
 
 
 def _outage(outage: Outage, layout: PoolLayout, path: str, faults: list[Fault]) -> Sequence[dict[str, Any] | None]:

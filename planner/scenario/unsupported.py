@@ -60,7 +60,11 @@ UNSUPPORTED: tuple[Key, ...] = (
         _is_menu,
         "two entries have no per_rack: one of them can take what is left of a rack",
     ),
-    Key("fleet.pools.*.deploy.*.pp", _is_not("1"), "pipeline stages are not simulated"),
+    Key(
+        "fleet.pools.*.deploy.*.pp",
+        _is_not("1"),
+        "pipeline stages are not simulated: spread the replica with tp, dp and ep",
+    ),
     Key("sites", _always, "one site is planned for: write site", verbs=("run", "sweep", "headroom")),
     Key("goal", _always, "no fleet is chosen: the one given is simulated"),
     Key("periods", _always, "one period is simulated"),

@@ -142,8 +142,11 @@ const MAX_WINDOWS: u64 = 10_000_000;
 const MAX_BLOCK_TOKENS: u64 = 65_536;
 const MAX_HOST_BYTES: f64 = 1e18;
 const MAX_RETRIES: u32 = 1_000;
+const MAX_PERCENT: u64 = 1_000_000;
 /// What happens to a replica again and again does so at most every millisecond.
 const MIN_AGAIN_NS: u64 = 1_000_000;
+/// ... and so often in a run at most, of each kind and deployment.
+const MAX_AGAIN: u64 = 100_000_000;
 
 impl SimSpec {
     /// Read a spec from JSON.
@@ -193,6 +196,7 @@ impl SimSpec {
             self.check_cache(placed)?;
         }
         self.check_deployments()?;
+        self.check_router()?;
         for class in &self.classes {
             if class.batch_cap == Some(0) {
                 return refuse("classes.batch_cap", "must be at least 1");
@@ -255,6 +259,26 @@ impl SimSpec {
         Ok(())
     }
 
+    fn check_router(&self) -> Result<()> {
+        let refuse = |field: &str, what: &str| Err(Error::input(format!("router_options.{field}"), what));
+        let options = &self.router_options;
+        if !(1..=MAX_REPLICAS).contains(&options.n_candidates) {
+            return refuse("n_candidates", &format!("must be 1 to {MAX_REPLICAS}"));
+        }
+        if options.most_percent > MAX_PERCENT {
+            return refuse("most_percent", &format!("must be at most {MAX_PERCENT}"));
+        }
+        if !(0.0..=1.0).contains(&options.spill_frac) {
+            return refuse("spill_frac", "must be from 0 to 1");
+        }
+        Ok(())
+    }
+
+    /// How often something may happen that comes every `each_ns` at the soonest.
+    fn times(&self, each_ns: u64) -> u64 {
+        (self.length_ns + self.drain_ns) / each_ns.max(1)
+    }
+
     /// What a deployment says of others and of its replicas.
     fn check_deployments(&self) -> Result<()> {
         let refuse = |at: usize, field: &str, what: &str| Err(Error::input(format!("deployments[{at}].{field}"), what));
@@ -288,6 +312,10 @@ impl SimSpec {
                     "must have a mean time of 1 ms or more, a repair time and a number above 0",
                 );
             }
+            let groups = |f: &FailureSpec| n.div_ceil(u64::from(f.n_together));
+            if placed.failures.iter().any(|f| self.times(f.mean_ns).saturating_mul(groups(f)) > MAX_AGAIN) {
+                return refuse(at, "failures", &format!("would be more than {MAX_AGAIN} in the run"));
+            }
             if placed.autoscale.is_some_and(|s| {
                 s.min == 0 || s.max < s.min || u64::from(s.max) > n || s.target_ppm == 0 || s.delay_ns < MIN_AGAIN_NS
             }) {
@@ -295,6 +323,13 @@ impl SimSpec {
                     at,
                     "autoscale",
                     "must be 1 <= min <= max <= n_replicas, with a target and a delay of 1 ms or more",
+                );
+            }
+            if placed.autoscale.is_some_and(|s| self.times(s.delay_ns) > MAX_AGAIN) {
+                return refuse(
+                    at,
+                    "autoscale.delay_ns",
+                    &format!("would be more than {MAX_AGAIN} decisions in the run"),
                 );
             }
         }

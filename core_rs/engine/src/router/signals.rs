@@ -130,7 +130,7 @@ impl Signals {
     /// The `n` of a deployment with the least to do.
     pub fn few_of(&self, deployment: usize, n: usize) -> Vec<(Load, u32)> {
         let group = &self.groups[deployment];
-        let mut found = Vec::with_capacity(n);
+        let mut found = Vec::with_capacity(n.min(group.up.len()));
         if let Some(heap) = &group.loads {
             heap.least(n, &mut found);
         }
