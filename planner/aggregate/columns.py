@@ -208,6 +208,28 @@ CURVES: Columns = {
     "tokens_per_s_in": "float",
     "tokens_per_s_out": "float",
 }
+HORIZON_CLASSES: Columns = {
+    **KEYS,
+    "hour": "count",
+    "class": "text",
+    "rate_req_per_s": "float",
+    "state": "text",
+    "attainment_frac": "float",
+    "ttft_p95_s": "float",
+    "tpot_p95_s": "float",
+    "e2e_p95_s": "float",
+    "margin_frac": "float",
+}
+HORIZON_POOLS: Columns = {
+    **KEYS,
+    "hour": "count",
+    "pool": "text",
+    "load_frac": "float",
+    "rack_it_w": "float",
+    "facility_w": "float",
+    "tokens_per_s_in": "float",
+    "tokens_per_s_out": "float",
+}
 TABLES: Mapping[str, Columns] = {
     "pools": POOLS,
     "deployments": DEPLOYMENTS,
@@ -222,10 +244,12 @@ TABLES: Mapping[str, Columns] = {
     "requests": REQUESTS,
     "timeline": TIMELINE,
     "curves": CURVES,
+    "horizon_classes": HORIZON_CLASSES,
+    "horizon_pools": HORIZON_POOLS,
 }
 """Every table of a result, by the name of its file."""
 
-ON_DEMAND = frozenset({"samples", "requests", "timeline", "curves"})
+ON_DEMAND = frozenset({"samples", "requests", "timeline", "curves", "horizon_classes", "horizon_pools"})
 """Tables that are there only where they were asked for, or where the road to a result made them (`curves`)."""
 
 

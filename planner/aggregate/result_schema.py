@@ -47,6 +47,7 @@ def result_schema() -> Schema:
     whole = dict(figures["properties"]) | {
         "notices": notices,
         "checks": _list(_check()) | {"description": "What has to hold besides: capacity kept free, racks out."},
+        "horizon": {"anyOf": [{"type": "null"}, _horizon()]},
         "interval": _object(_INTERVAL),
         "low": {"$ref": "#/$defs/numbers", "description": f"Low ends of the intervals; {_NO_INTERVAL}."},
         "high": {"$ref": "#/$defs/numbers", "description": f"High ends of the intervals; {_NO_INTERVAL}."},
@@ -120,6 +121,43 @@ def _uncertainty() -> Schema:
             "figures": _by_name(interval) | {"description": "By path; value is with every fact as it is."},
             "assumed_frac": _by_name(number) | {"description": "Share of a figure's swings that is assumed."},
             "tornado": _by_name(_list(_object(words | ends))) | {"description": "Widest first; all in swings.parquet."},
+        }
+    )
+
+
+def _horizon() -> Schema:
+    """The hours of `run.horizon`, walked over response surfaces."""
+    number: Schema = {"type": ["number", "null"]}
+    whole: Schema = {"type": ["integer", "null"]}
+    draw = _object({"mean": number, "peak": number})
+    each_class = dict.fromkeys(("requests", "hours_met", "hours_missed", "worst_hour"), whole) | dict.fromkeys(
+        ("mean_req_per_s", "peak_req_per_s", "attainment_frac", "worst_margin_frac"), number
+    )
+    each_pool = {"peak_load_frac": number, "mean_load_frac": number, "facility_w": draw}
+    figures = ("facility_kwh", "usd", "usd_per_h", "usd_per_mtok_out_whole", "operational_kgco2e")
+    beyond = {"pool": _TEXT, "model": _TEXT, "hours": whole, "first_hour": whole}
+    off: dict[str, Schema] = {"class": _TEXT, "metric": _TEXT, "quantile": _TEXT, "hours": whole, "worst_hour": whole}
+    checked = {
+        "days": _list(whole),
+        "hours": whole,
+        "simulated_s": number,
+        "differences": _list(_object(off | {"median_frac": number, "worst_frac": number})),
+        "power_median_frac": number,
+        "power_worst_frac": number,
+        "verdicts_differ": whole,
+        "missed": _list(whole),
+        "peak": {"type": "object"},
+    }
+    return _object(
+        {
+            "hours": whole,
+            "hours_beyond": whole | {"description": "Hours with a load beyond the last sample: they have no figures."},
+            "peak_hour": whole | {"description": "From the begin of the run, the first being 0."},
+            "beyond": _list(_object(beyond)),
+            "classes": _by_name(_object(each_class)),
+            "pools": _by_name(_object(each_pool)),
+            "fleet": _object({"facility_w": draw, **dict.fromkeys(figures, number), "parts": _by_name(number)}),
+            "checked": _object(checked) | {"description": "Simulated over what the surfaces say, less one."},
         }
     )
 

@@ -43,6 +43,7 @@ def _variant(tree: Tree, *, is_named: bool, wall_s: float | None) -> list[str]:
         *_deployments(pools),
         *_sites(tree["sites"]),
         *_headline(tree),
+        *_horizon(tree["horizon"]),
     ]
 
 
@@ -217,6 +218,46 @@ def _sites(sites: Mapping[str, Tree]) -> list[str]:
             ]
         )
     return table(rows, left=(0,))
+
+
+def _horizon(horizon: Tree | None) -> list[str]:
+    """The hours of a horizon: how many hold, what they cost, and how far the surfaces are off."""
+    if horizon is None:
+        return []
+    lines = [f"over {horizon['hours']:,} hours, on response surfaces:"]
+    for name, figures in horizon["classes"].items():
+        met = "no limits" if figures["hours_met"] is None else f"{figures['hours_met']:,} hours met"
+        missed = f", {figures['hours_missed']:,} MISSED" if figures["hours_missed"] else ""
+        rates = f"{figure(figures['mean_req_per_s'])} req/s mean, {figure(figures['peak_req_per_s'])} in the peak hour"
+        lines.append(plain(f"  {name}: {met}{missed}; {rates}"))
+    for one in horizon["beyond"]:
+        lines.append(plain(f"  {one['pool']}: {one['hours']:,} hours are beyond the last sample and have no figures"))
+    fleet, checked = horizon["fleet"], horizon["checked"]
+    loads = ", ".join(
+        f"{name} {_share(pool['peak_load_frac'])} of what it holds in the peak hour"
+        for name, pool in horizon["pools"].items()
+        if pool["peak_load_frac"] is not None
+    )
+    lines.append(plain(f"  {loads}"))
+    lines.append(
+        f"  {units.format(fleet['usd'], 'money')}, {fleet['facility_kwh'] / 1000:,.4g} MWh at the meter, "
+        f"{fleet['operational_kgco2e'] / 1000:,.4g} tCO2e of electricity, "
+        f"{figure(fleet['usd_per_mtok_out_whole'])} USD/Mtok out"
+    )
+    for off in checked["differences"]:
+        lines.append(
+            plain(
+                f"  simulated over surface, {checked['hours']} hours: {off['class']} {off['metric']} {off['quantile']} "
+                f"{_signed(off['median_frac'])} (median), {_signed(off['worst_frac'])} at most"
+            )
+        )
+    if checked["verdicts_differ"]:
+        lines.append(f"  in {checked['verdicts_differ']} of those hours the simulation says otherwise than the surface")
+    return lines
+
+
+def _signed(frac: float) -> str:
+    return f"{frac * 100:+.0f} %"
 
 
 def _headline(tree: Tree) -> list[str]:

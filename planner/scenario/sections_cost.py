@@ -178,6 +178,12 @@ class RunSpec(Section):
     """Draws of the uncertain facts for intervals and the tornado; none are drawn when absent."""
     samples_simulated: Annotated[int, Whole(1, 10_000)] = 16
     """How many different draws of `samples` are simulated; the others share one and differ in money and power."""
+    horizon_years: Annotated[float, Quantity("years", Bounds(above=0.0, most=20.0))] | None = Field(
+        None, alias="horizon"
+    )
+    """Time over which the load is followed hour by hour (shapes, growth) on response surfaces, beside the run."""
+    days: Annotated[int, Whole(0, 366)] = 2
+    """Days of the horizon that are simulated to see how far the surfaces are off; that with the peak comes first."""
     split_s: Seconds | None = Field(None, alias="split")
     """Length of the parts that a long run is cut into, each simulated by itself."""
 
@@ -185,6 +191,8 @@ class RunSpec(Section):
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
         if "samples" not in data:
             yield from idle(data, ["samples_simulated"], "no samples are drawn: write samples too")
+        if "horizon" not in data:
+            yield from idle(data, ["days"], "no horizon is walked: write horizon too")
 
     def laws(self) -> Iterator[Trouble]:
         if (

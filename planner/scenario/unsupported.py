@@ -68,6 +68,7 @@ UNSUPPORTED: tuple[Key, ...] = (
     Key("sites", _always, "one site is planned for: write site", verbs=("run", "sweep", "headroom")),
     Key("goal", _always, "no fleet is chosen: the one given is simulated"),
     Key("periods", _always, "one period is simulated"),
+    Key("run.horizon", _always, "the horizon is not walked", verbs=("run", "sweep"), is_said=True),
     Key("run.split", _always, "a run is not cut into parts"),
     Key("sweep", _always, "the values of the scenario itself are taken", verbs=("sweep",), is_said=True),
 )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from planner.scenario import Scenario
 
 RUNS = Path("runs")
+SURFACES = "surfaces"
+"""Where response surfaces are kept, beside the folders of results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ def answer(
                 keep_requests=keep_requests,
                 keep_timeline=keep_timeline,
                 kept=checkpoint,
+                surfaces=None if is_address(folder) else Path(folder).parent / SURFACES,
                 progress=progress,
             )
         wall_s = time.monotonic() - start_s

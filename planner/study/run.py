@@ -62,13 +62,15 @@ def run(
     keep_requests: bool = False,
     keep_timeline: bool = False,
     kept: Kept | None = None,
+    surfaces: Path | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Result:
     """Simulate one scenario, or several variants of one, and sum up.
 
     `workers` is how many simulations run side by side (default: the processors of this machine); `executor` does the
     work in place of threads (`planner.fleet.executors`); the result depends on neither. `keep_requests` keeps a row for
-    each request, `keep_timeline` what each replica did and when. `kept` is where finished parts are, and are put.
+    each request, `keep_timeline` what each replica did and when. `kept` is where finished parts are, and are put;
+    `surfaces` is the folder where response surfaces of `run.horizon` are, and are put.
 
     Raises:
         ScenarioError, FactError, TrafficError: the input is wrong; each names all its faults.
@@ -77,6 +79,7 @@ def run(
     """
     from planner.aggregate.result import Result
     from planner.fleet.local_executor import LocalExecutor
+    from planner.study.horizon import with_horizon
     from planner.study.spread import with_spread
 
     variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
@@ -89,7 +92,8 @@ def run(
     simulated = partial(simulate, executor=executor, inputs=inputs, progress=progress)
     kept_too = partial(simulated, kept=kept, keep_requests=keep_requests, keep_timeline=keep_timeline)
     runs = with_checks(variants, fleets, [lengths[traffic_key(scenario)] for scenario in variants], kept_too)
-    return with_spread(Result.of(runs, inputs=inputs, curves=curves(runs)), runs, simulated)
+    result = with_spread(Result.of(runs, inputs=inputs, curves=curves(runs)), runs, simulated)
+    return with_horizon(result, runs, simulated, folder=surfaces, workers=workers)
 
 
 def simulate(

@@ -19,7 +19,7 @@ ADDED = [
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
     ("length: 10 min", "length: 10 min, split: 5 min", "run.split"),
 ]
-SAID = {"sweep"}
+SAID = {"sweep", "run.horizon"}
 
 
 @pytest.mark.parametrize(("old", "new", "path"), ADDED)

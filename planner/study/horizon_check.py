@@ -1,0 +1,151 @@
+"""How far the surfaces of a horizon are off: the hour of the peak and all hours of some days, simulated.
+
+The days are that of the peak, then days spread evenly over the range of daily load (`run.days`). Every hour is
+simulated by itself, with a warm-up before it, so that all of them run side by side; of a busy hour only so much time as
+has about `HOUR_REQUESTS` requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.aggregate.inputs import Span
+from planner.aggregate.judged import judged_classes
+from planner.aggregate.power import Book, mean_w, pool_power, rack_it_w
+from planner.study.horizon import Simulate, Tree, Walked, class_hours
+from planner.traffic.hours import HOUR_S, in_hour
+
+if TYPE_CHECKING:
+    from planner.aggregate.inputs import VariantRun
+    from planner.aggregate.power import PoolPower
+    from planner.scenario import Scenario
+
+HOURS_PER_DAY = 24
+HOUR_REQUESTS = 30_000
+LEAST_S = 120.0
+"""So long is simulated of an hour at least."""
+WARMUP_S = 60.0
+"""Warm-up of a simulated hour where the scenario has none."""
+
+
+def days_of(walked: Walked) -> list[int]:
+    """The days that are simulated: that of the peak, then days spread evenly over the range of daily load."""
+    import numpy as np
+
+    n_days = walked.n_hours // HOURS_PER_DAY
+    n = min(walked.scenario.run.days, n_days)
+    if not n:
+        return []
+    load = np.sum(list(walked.rates.values()), axis=0)[: n_days * HOURS_PER_DAY].reshape(n_days, HOURS_PER_DAY)
+    order = [int(day) for day in np.argsort(load.sum(axis=1), kind="stable")]
+    chosen = [min(walked.peak_hour // HOURS_PER_DAY, n_days - 1)]
+    for k in range(n - 1):
+        place = (2 * k + 1) * n_days // (2 * (n - 1))
+        chosen.append(next(day for day in order[place:] + order[:place][::-1] if day not in chosen))
+    return chosen
+
+
+def check(walked: Walked, simulate: Simulate) -> Tree:
+    """The hours of the peak and of some days simulated, beside what the surfaces say of them."""
+    days = days_of(walked)
+    hours = dict.fromkeys([walked.peak_hour])
+    for day in days:
+        hours |= dict.fromkeys(range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY))
+    asked = [_hour(walked, hour) for hour in hours]
+    runs = simulate(asked, [walked.fleet] * len(asked))
+    rows = [_compared(walked, hour, run) for hour, run in zip(hours, runs, strict=True)]
+    found: dict[tuple[str, str, str], list[tuple[float, int]]] = {}
+    for row in rows:
+        for (name, metric, label), ratio in row["ratios"].items():
+            found.setdefault((name, metric, label), []).append((ratio - 1, row["hour"]))
+    differences = [
+        {
+            "class": name,
+            "metric": metric,
+            "quantile": label,
+            "hours": len(offs),
+            "median_frac": sorted(off for off, _ in offs)[(len(offs) - 1) // 2],
+            "worst_frac": max(offs, key=lambda each: (abs(each[0]), -each[1]))[0],
+            "worst_hour": max(offs, key=lambda each: (abs(each[0]), -each[1]))[1],
+        }
+        for (name, metric, label), offs in found.items()
+    ]
+    power = sorted(row["power_frac"] for row in rows if row["power_frac"] is not None)
+    return {
+        "days": days,
+        "hours": len(rows),
+        "simulated_s": sum(row["length_s"] for row in rows),
+        "differences": differences,
+        "power_median_frac": power[(len(power) - 1) // 2] if power else None,
+        "power_worst_frac": max(power, key=abs) if power else None,
+        "verdicts_differ": sum(row["is_met"] != row["was_met"] for row in rows if row["was_met"] is not None),
+        "missed": [row["hour"] for row in rows if row["is_met"] is False],
+        "peak": next({k: row[k] for k in ("hour", "is_met", "was_met")} for row in rows),
+    }
+
+
+def _hour(walked: Walked, hour: int) -> Scenario:
+    """One hour of the horizon as a scenario of its own, or as much of it as has about `HOUR_REQUESTS`."""
+    scenario = walked.scenario
+    rate = sum(float(found[hour]) for found in walked.rates.values())
+    warmup_s = scenario.run.warmup_s or WARMUP_S
+    length_s = float(round(min(HOUR_S, max(LEAST_S, HOUR_REQUESTS / rate)) if rate > 0 else LEAST_S))
+    run = scenario.run.model_copy(
+        update={
+            "warmup_s": warmup_s,
+            "length_s": warmup_s + length_s,
+            "seeds": 1,
+            "samples": None,
+            "horizon_years": None,
+            "start": None,
+        }
+    )
+    fleet = scenario.fleet.model_copy(update={"spare_frac": None, "survive": None})
+    traffic = {name: in_hour(cls, hour, lead_s=warmup_s) for name, cls in scenario.traffic.items()}
+    return replace(scenario, name=f"hour {hour}", traffic=traffic, run=run, fleet=fleet)
+
+
+def _compared(walked: Walked, hour: int, run: VariantRun) -> Tree:
+    """What a simulated hour has over what the surfaces say, by class and limit, and its power likewise."""
+    import numpy as np
+
+    from planner.aggregate.work import chip_work, pool_sums, pool_windows
+
+    (seed,) = run.seeds
+    judged = judged_classes(run.scenario, seed)
+    ratios: dict[tuple[str, str, str], float] = {}
+    verdicts, said = [], []
+    for name, got in judged.items():
+        hours = class_hours(walked, name)
+        for row in got["limits"]:
+            there = hours.latencies.get(f"{row['metric']}_s.{row['quantile']}")
+            value = None if there is None else float(there[hour])
+            if value and not np.isnan(value) and row["value"] is not None:
+                ratios[name, row["metric"], row["quantile"]] = row["value"] / value
+        if got["verdict"] in {"met", "missed"}:
+            verdicts.append(got["verdict"] == "met")
+            said.append(bool(hours.is_met[hour]))
+    span = Span.of(run.scenario, seed)
+    whole, windows = chip_work(seed.sim.deployments, run.fleet), chip_work(seed.sim.windows, run.fleet)
+    drawn = sum(
+        mean_w(pool_power(pool, pool_sums(whole, ix), pool_windows(windows, ix), span), Book())
+        for ix, pool in enumerate(run.fleet.pools)
+    )
+    is_inside = bool(walked.inside[hour])
+    walked_w = sum(_watts(power, hour) for power in walked.powers) if is_inside else None
+    return {
+        "hour": hour,
+        "length_s": span.span_s,
+        "ratios": ratios,
+        "power_frac": drawn / walked_w - 1 if walked_w else None,
+        "is_met": all(verdicts) if verdicts else None,
+        "was_met": all(said) if said and is_inside else None,
+    }
+
+
+def _watts(power: PoolPower, hour: int) -> float:
+    import numpy as np
+
+    at = int(np.searchsorted(power.window_ix, hour))
+    return float(rack_it_w(power, power.windows, Book())[at])

@@ -1,0 +1,173 @@
+"""Walking the load of each hour over response surfaces: latencies of each class and power of each pool, hour by hour.
+
+Every class brings its requests of the hour to the deployments of its model: by the shares of its route, and inside a
+pool, or where there are no shares, in proportion to replicas times the load that one holds (a router that looks at
+queues evens them out so). Requests of classes that share a deployment weigh as much as they take of it: a class's
+weight is the limit of the traffic's own mix over the limit of the class alone. Nothing is read beyond the last sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, ScenarioError
+from planner.study.curves import Surface, curve, loads
+from planner.study.surface import AS_NEEDED, Wanted, surfaces, wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from planner.fleet.fleet import Fleet
+    from planner.scenario import Scenario
+
+    Array = NDArray[np.float64]
+
+OF_PHASE: Mapping[str, tuple[str, ...]] = {
+    "mixed": ("ttft", "tpot", "itl", "e2e", "queue"),
+    "prefill": ("ttft", "queue"),
+    "decode": ("tpot", "itl", "e2e"),
+}
+"""What each phase of a request answers for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One deployment in one phase, and what comes to it."""
+
+    surface: Surface
+    n_replicas: int
+    shares: Mapping[str, float]
+    """Class -> share of its requests."""
+    weights: Mapping[str, float]
+    """Class -> requests of the mix that one of its requests counts as."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageHours:
+    """A stage hour by hour; nan beyond the last sample, and where some requests never got the value."""
+
+    stage: Stage
+    load: Array
+    """Requests of the mix per second and replica."""
+    beyond: NDArray[np.bool_]
+    latencies: Mapping[str, Mapping[str, Array]]
+    """Class -> `ttft_s.p95` and its like, and `attainment_frac`."""
+    steps_w: Array
+    parked_chips: Array
+    """Of all replicas of the stage."""
+    tokens_per_s_out: Array
+    tokens_per_s_in: Array
+
+
+def stages(scenario: Scenario, fleet: Fleet, *, folder: Path | None = None, workers: int | None = None) -> list[Stage]:
+    """The deployments that serve something, with their surfaces. Raises as `surfaces` does."""
+    asked = wanted(scenario)
+    twice = {want.part for want in asked if want.phase == "decode"} & {w.part for w in asked if w.phase == "mixed"}
+    if twice:
+        part = sorted(twice, key=lambda each: (each.pool, each.entry))[0]
+        what = "its replicas decode what others hand over, and serve whole requests too: no surface tells of both"
+        path = f"fleet.pools.{part.pool}.deploy[{part.entry}].role"
+        raise ScenarioError(Fault(what, "write role: decode, or take run.horizon away", path=path))
+    alone = [
+        Wanted(want.part, ((name, 1.0),), AS_NEEDED, want.phase, want.partner)
+        for want in asked
+        if len(want.mix) > 1
+        for name, _ in want.mix
+    ]
+    found = surfaces(scenario, [*asked, *alone], folder=folder, workers=workers)
+    mixed, single = found[: len(asked)], found[len(asked) :]
+    limits = {(s.part, s.phase, s.partner, next(iter(s.mix))): s.limit_req_per_s for s in single}
+    n_replicas = _replicas(scenario, fleet)
+    able: list[Surface] = []
+    for surface in mixed:
+        if n_replicas[surface.pool, surface.entry] and not any(
+            surface.phase == other.phase == "prefill" and surface.part == other.part for other in able
+        ):
+            able.append(surface)
+    made = []
+    for surface in able:
+        n = n_replicas[surface.pool, surface.entry]
+        weights = {}
+        for name in surface.mix:
+            own = limits.get((surface.part, surface.phase, surface.partner, name), surface.limit_req_per_s)
+            weights[name] = surface.limit_req_per_s / own if own > 0 and surface.limit_req_per_s > 0 else 1.0
+        shares = {name: _share(scenario, name, surface, able, n_replicas) for name in surface.mix}
+        made.append(Stage(surface, n, shares, weights))
+    return made
+
+
+def _replicas(scenario: Scenario, fleet: Fleet) -> dict[tuple[str, int], int]:
+    return {(pool.name, ix): placed.n_replicas for pool in fleet.pools for ix, placed in enumerate(pool.placed)}
+
+
+def _share(
+    scenario: Scenario,
+    name: str,
+    surface: Surface,
+    able: Sequence[Surface],
+    n_replicas: Mapping[tuple[str, int], int],
+) -> float:
+    """The share of a class's requests that goes through a deployment in its phase."""
+
+    def room(one: Surface) -> float:
+        return n_replicas[one.pool, one.entry] * (one.limit_req_per_s or loads(one)[-1])
+
+    if surface.phase == "decode":
+        giver = surface.partner
+        assert giver is not None
+        first = next(s for s in able if s.part == giver and s.phase == "prefill")
+        others = [s for s in able if s.phase == "decode" and s.partner == giver and name in s.mix]
+        return _share(scenario, name, first, able, n_replicas) * room(surface) / sum(room(s) for s in others)
+    route = scenario.fleet.routes.get(name) or {}
+    heads = {(s.part, s.phase): s for s in able if s.phase != "decode" and name in s.mix}
+    mine = [s for s in heads.values() if not route or s.pool in route]
+    if not any(s.part == surface.part for s in mine):
+        return 0.0
+    if any(share is not None for share in route.values()):
+        beside = [s for s in mine if s.pool == surface.pool]
+        return (route.get(surface.pool) or 0.0) * room(surface) / sum(room(s) for s in beside)
+    return room(surface) / sum(room(s) for s in mine)
+
+
+def walk(stage: Stage, rates: Mapping[str, Array]) -> StageHours:
+    """A stage under the rates of each hour, by class."""
+    import numpy as np
+
+    surface, n = stage.surface, stage.n_replicas
+    load = np.zeros_like(next(iter(rates.values())))
+    for name, share in stage.shares.items():
+        load = load + rates[name] * (share * stage.weights[name])
+    load = load / n
+    places = np.array(loads(surface))
+    beyond = load > places[-1]
+
+    def at(values: Sequence[float | None], *, zero: float | None = None) -> Array:
+        found = np.array([np.nan if value is None else value for value in values])
+        where = places
+        if zero is not None:
+            found, where = np.concatenate([[zero], found]), np.concatenate([[0.0], places])
+        made: Array = np.where(beyond, np.nan, np.interp(load, where, found))
+        return made
+
+    latencies = {
+        name: {
+            key: at(curve(surface, lambda m, name=name, key=key: m.classes[name][key], rising=key != "attainment_frac"))  # type: ignore[misc]
+            for key in surface.samples[0].classes[name]
+        }
+        for name in surface.mix
+    }
+    return StageHours(
+        stage=stage,
+        load=load,
+        beyond=beyond,
+        latencies=latencies,
+        steps_w=at(curve(surface, lambda m: m.steps_w), zero=0.0) * n,
+        parked_chips=at(curve(surface, lambda m: m.parked_chips, rising=False), zero=float(surface.n_chips)) * n,
+        tokens_per_s_in=at(curve(surface, lambda m: m.tokens_per_s_in), zero=0.0) * n,
+        tokens_per_s_out=at(curve(surface, lambda m: m.tokens_per_s_out), zero=0.0) * n,
+    )

@@ -1,0 +1,199 @@
+"""A horizon on response surfaces: nothing beyond the samples, every hour counted once, sums that agree, and speed."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+
+from planner import Result, load, run
+from planner.aggregate.result_schema import result_schema
+from planner.errors import ScenarioError
+from planner.report.text import run_report
+from planner.study.curves import Surface
+from planner.study.group import Measured
+from planner.study.walk import Stage, walk
+
+TEXT = """
+schema: 1
+title: small
+traffic:
+  chat:
+    model: gpt-oss-120b
+    arrivals: poisson
+    rate: 60 req/s
+    shape: [5, 3, 2, 2, 2, 3, 5, 8, 11, 13, 14, 14, 13, 14, 14, 14, 14, 14, 15, 16, 17, 15, 11, 8]
+    input: 800 tok
+    output: {dist: uniform, low: 10 tok, high: 60 tok}
+    slo: easy
+slo:
+  easy: {ttft: {p95: 200 ms}, tpot: {p95: 30 ms}, attainment: 90 %}
+fleet:
+  pools:
+    a: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4, per_rack: 2}]}
+site: {power_price: 0.1 USD/kWh, carbon: 100 gCO2e/kWh, pue: 1.2}
+run: {length: 5 s, horizon: 0.02 yr, days: 1}
+"""
+HOURS = round(0.02 * 8760)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("surfaces")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Any:
+    @functools.cache
+    def made(*sets: str) -> Result:
+        return run(load("-", stdin_text=TEXT, sets=sets), surfaces=folder, workers=2)
+
+    return made
+
+
+def horizon(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = result.to_json()["horizon"]
+    return found
+
+
+def test_every_hour_is_counted_once(results: Any) -> None:
+    tree = horizon(results())
+    chat = tree["classes"]["chat"]
+    assert tree["hours"] == HOURS
+    assert chat["hours_met"] + chat["hours_missed"] + tree["hours_beyond"] == HOURS
+    assert chat["requests"] == pytest.approx(chat["mean_req_per_s"] * 3600 * HOURS, abs=1)
+    assert tree["peak_hour"] % 24 == 20  # the 17 of the shape
+    table = results().tables["horizon_classes"]
+    assert table.height == HOURS
+    assert table["state"].value_counts().sort("state").to_dicts() == [{"state": "met", "count": chat["hours_met"]}]
+
+
+def test_energy_money_and_carbon_are_sums_of_the_hours(results: Any) -> None:
+    result = results()
+    fleet = horizon(result)["fleet"]
+    hours = result.tables["horizon_pools"]
+    kwh = math.fsum(hours["facility_w"].to_list()) / 1000
+    assert fleet["facility_kwh"] == pytest.approx(kwh, rel=1e-9)
+    assert fleet["operational_kgco2e"] == pytest.approx(kwh * 0.1, rel=1e-9)
+    assert fleet["parts"]["energy"] == pytest.approx(kwh * 0.1 / HOURS, rel=1e-6)
+    assert fleet["usd"] == pytest.approx(fleet["usd_per_h"] * HOURS)
+    assert fleet["facility_w"]["peak"] == pytest.approx(max(hours["facility_w"].to_list()))
+    # A fleet costs the same an hour, but for its energy, whatever it serves.
+    assert fleet["parts"]["racks"] == result.to_json()["cost"]["parts"]["racks"]
+
+
+def test_the_peak_and_a_day_are_simulated_and_the_difference_is_said(results: Any) -> None:
+    checked = horizon(results())["checked"]
+    assert checked["hours"] == 24
+    assert checked["days"] == [horizon(results())["peak_hour"] // 24]
+    offs = {(off["metric"], off["quantile"]): off for off in checked["differences"]}
+    assert set(offs) == {("ttft", "p95"), ("tpot", "p95")}
+    assert all(off["hours"] == 24 for off in offs.values())
+    assert abs(offs["tpot", "p95"]["median_frac"]) < 0.3
+    assert abs(checked["power_worst_frac"]) < 0.1
+    assert horizon(results("run.days=0"))["checked"]["hours"] == 1  # the peak alone
+
+
+def test_growth_never_makes_more_hours_hold(results: Any) -> None:
+    met = [
+        horizon(results("run.days=0", f"traffic.chat.rate={rate} req/s"))["classes"]["chat"]["hours_met"]
+        for rate in (60, 400, 800)
+    ]
+    assert met[0] == HOURS
+    assert met == sorted(met, reverse=True)
+    assert met[-1] < HOURS
+
+
+def test_beyond_the_last_sample_there_is_nothing_and_it_is_said(results: Any) -> None:
+    result = results("run.days=0", "traffic.chat.rate=1200 req/s", "run.length=1 s")
+    tree = horizon(result)
+    (beyond,) = tree["beyond"]
+    assert beyond["pool"] == "a"
+    assert 0 < beyond["hours"] == tree["hours_beyond"] < HOURS
+    assert beyond["highest_req_per_s"] > beyond["last_sample_req_per_s"]
+    notice = next(n for n in result.notices if n.code == "horizon_beyond")
+    assert f"in {beyond['hours']} of {HOURS} hours its load is beyond the last sample" in notice.message
+    table = result.tables["horizon_classes"].filter(pl.col("state") == "beyond")
+    assert table.height == beyond["hours"]
+    assert table["ttft_p95_s"].null_count() == table.height
+    assert tree["fleet"]["facility_kwh"] < 1e9
+
+
+def test_the_schema_knows_it_and_so_does_the_text(results: Any) -> None:
+    result = results()
+    body = {"schema": "planner.result/1", "inputs": result.inputs, "warnings": [], "result": result.to_json()}
+    jsonschema.Draft202012Validator(result_schema()).validate(body)
+    shown = run_report(result)
+    assert f"over {HOURS} hours, on response surfaces:" in shown
+    assert "simulated over surface, 24 hours: chat ttft p95" in shown
+
+
+def test_the_same_bytes_again(folder: Path, results: Any, tmp_path: Path) -> None:
+    again = run(load("-", stdin_text=TEXT), surfaces=tmp_path, workers=1)
+    assert again.to_json() == results().to_json()
+    assert all(again.tables[name].equals(table) for name, table in results().tables.items())
+
+
+def test_a_run_without_a_horizon_has_none(results: Any) -> None:
+    result = results("run.horizon=null", "run.days=null")
+    assert result.to_json()["horizon"] is None
+    assert "horizon_classes" not in result.tables
+    with pytest.raises(ScenarioError, match="no horizon is walked"):
+        results("run.horizon=null")
+
+
+# -- stages made by hand -----------------------------------------------------------------------------------------------
+
+
+def measured(load: float, ttft: float | None, watts: float) -> Measured:
+    figures = {"ttft_s.p95": ttft, "attainment_frac": None if ttft is None else 1 - ttft / 10, "strain": ttft}
+    return Measured(load, 1, {"x": figures, "y": figures}, watts, 8 - load, 10 * load, load, 100)
+
+
+def stage(n_replicas: int = 2, **shares: float) -> Stage:
+    samples = (
+        measured(1.0, 0.1, 100.0),
+        measured(2.0, 0.3, 300.0),
+        measured(4.0, 0.9, 500.0),
+        measured(5.0, None, 550.0),
+    )
+    surface = Surface(
+        "a", 0, "m", "mixed", None, {"x": 0.5, "y": 0.5}, 1, 8, samples, {"x": 3.0, "y": 3.0}, 3.0, 3.0, 3.0
+    )
+    return Stage(surface, n_replicas, shares, {"x": 1.0, "y": 2.0})
+
+
+def test_hours_are_read_off_the_surface_as_it_says() -> None:
+    one = stage(x=1.0)
+    loads = np.array([0.0, 0.5, 1.0, 1.7, 2.0, 3.3, 4.0, 4.5, 5.0, 5.01])
+    found = walk(one, {"x": loads * 2})
+    for ix, each in enumerate(loads):
+        said = one.surface.at(float(each))
+        assert found.beyond[ix] == (said is None)
+        value = None if said is None else said.classes["x"]["ttft_s.p95"]
+        got = found.latencies["x"]["ttft_s.p95"][ix]
+        assert (np.isnan(got) and value is None) or got == pytest.approx(value)
+        if said is not None:
+            assert found.steps_w[ix] == pytest.approx(2 * said.steps_w)
+            assert found.parked_chips[ix] == pytest.approx(2 * said.parked_chips)
+
+
+def test_classes_weigh_what_they_take() -> None:
+    # 2 replicas: x brings 1 req/s, half of y's 4 req/s counts twice: (1 + 0.5 x 4 x 2) / 2 = 2.5.
+    found = walk(stage(x=1.0, y=0.5), {"x": np.array([1.0]), "y": np.array([4.0])})
+    assert found.load.tolist() == [2.5]
+
+
+def test_a_year_of_five_pools_is_walked_in_well_under_ten_seconds() -> None:
+    rates = {"x": np.linspace(0.0, 6.0, 8760), "y": np.linspace(1.0, 2.0, 8760)}
+    start_s = time.process_time()
+    for _ in range(5):
+        walk(stage(x=1.0, y=0.5), rates)
+    assert time.process_time() - start_s < 5.0
