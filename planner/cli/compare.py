@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -23,6 +24,7 @@ Examples:
 @click.argument("others", nargs=-1, metavar="[OTHER]...")
 @click.option("--gate", "gates", multiple=True, metavar="RULE", help="Exit 3 when a rule is broken; repeatable.")
 @click.option("--figure", "figures", multiple=True, metavar="NAME", help="Only this figure; repeatable.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the comparison as a page (.html), too.")
 @click.option("--all", "is_all", is_flag=True, help="Every figure, not the headline alone.")
 @output.verb(SCHEMA)
 def command(
@@ -30,6 +32,7 @@ def command(
     others: tuple[str, ...],
     gates: tuple[str, ...],
     figures: tuple[str, ...],
+    out: Path | None,
     is_all: bool,
     to: output.Settings,
 ) -> None:
@@ -40,10 +43,13 @@ def command(
     variants of BASE are compared with its first. A RULE is such as 'usd_per_mtok_out <= +2 %'.
     """
     from planner.report.compare import compare
+    from planner.report.compare_page import write
     from planner.report.compare_text import comparison
 
     found = compare(base, *others, gate=gates, figures=figures)
     text = comparison(found, has_all=is_all or bool(figures))
+    if out is not None:
+        text += f"\nwrote {write(found, out)}"
     output.reply(SCHEMA, found.to_json(), text, to)
     if found.n_broken:
         click.echo(f"gate: {found.n_broken} rules are broken", err=True)

@@ -76,6 +76,11 @@ class Row:
     refused: str
     """Why the two are not compared, or nothing."""
 
+    @property
+    def is_there(self) -> bool:
+        """Whether either side has the figure."""
+        return self.base is not None or self.other is not None
+
     def to_json(self) -> dict[str, Any]:
         """As it is printed."""
         worlds = self.worlds

@@ -47,8 +47,7 @@ def _one(found: Comparison, one: Against, *, has_all: bool) -> list[str]:
         f"base   {plain(base.label)}: {plain(base.tree['title'])} ({base.tree['verdict'] or 'no limits'})",
         f"other  {plain(other.label)}: {plain(other.tree['title'])} ({other.tree['verdict'] or 'no limits'})",
     ]
-    there = [row for row in one.rows if row.base is not None or row.other is not None]
-    rows = [row for row in there if has_all or _is_headline(row)]
+    rows = [row for row in one.rows if row.is_there] if has_all else headline_rows(one)
     has_worlds = any(row.worlds is not None for row in rows)
     head = ["figure", "base", "other", "difference", "", "verdict", *(["samples better"] if has_worlds else [])]
     lines += table([head, *(_cells(row, has_worlds=has_worlds) for row in rows)], left=(0, 5))
@@ -56,11 +55,16 @@ def _one(found: Comparison, one: Against, *, has_all: bool) -> list[str]:
         lines.append("  ? no interval: one short run of one seed; run.seeds: 3 or more makes intervals")
     reasons = dict.fromkeys(row.refused for row in one.rows if row.refused)
     lines += [f"  not compared where bases differ: {plain(reason)}" for reason in reasons]
-    lines += _listed("asked differently", [_change(row) for row in one.scenario])
-    lines += _listed("facts that differ", [*_facts(one.facts)])
+    lines += _listed("asked differently", [change(row) for row in one.scenario])
+    lines += _listed("facts that differ", [*fact_lines(one.facts)])
     for gate in one.gates:
         lines.append(f"gate {'held  ' if gate.is_held else 'BROKEN'}  {plain(gate.rule)}   {plain(gate.shown)}")
     return lines
+
+
+def headline_rows(one: Against) -> list[Row]:
+    """The rows that are shown first: cost, energy, carbon, power and throughput of the fleet, limits of the classes."""
+    return [row for row in one.rows if row.is_there and _is_headline(row)]
 
 
 def _is_headline(row: Row) -> bool:
@@ -76,7 +80,7 @@ def _cells(row: Row, *, has_worlds: bool) -> list[str]:
     if verdict in {"better", "worse", "differs"} and not row.is_sure:
         verdict += " ?"
     frac = "" if row.frac is None else f"{row.frac * 100:+.{1 if abs(row.frac) < 0.1 else 0}f} %"
-    difference = "-" if row.difference is None else _signed(row.difference, shown(abs(row.difference), metric))
+    difference = "-" if row.difference is None else signed(row.difference, shown(abs(row.difference), metric))
     cells = [row.leaf.path, shown(row.base, metric), shown(row.other, metric), difference, frac, verdict]
     if has_worlds:
         better = None if row.worlds is None or row.verdict == "same" else row.worlds.better_frac
@@ -84,7 +88,8 @@ def _cells(row: Row, *, has_worlds: bool) -> list[str]:
     return cells
 
 
-def _signed(value: float, text: str) -> str:
+def signed(value: float, text: str) -> str:
+    """The text of a size with its sign."""
     return text if value == 0 else f"{'+' if value > 0 else '-'}{text}"
 
 
@@ -95,7 +100,8 @@ def _listed(head: str, rows: Sequence[str]) -> list[str]:
     return [f"  {head}:", *(f"    {plain(row)}" for row in rows[:_MOST]), *more]
 
 
-def _change(row: dict[str, Any]) -> str:
+def change(row: dict[str, Any]) -> str:
+    """One path that is asked differently."""
     return f"{row['path']}: {_said(row['base'])} -> {_said(row['other'])}"
 
 
@@ -103,7 +109,7 @@ def _said(value: object) -> str:
     return "(nothing)" if value is None else str(value)
 
 
-def _facts(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def fact_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Facts with other values, then the things of which one side alone uses facts."""
     alone: dict[tuple[str, str], int] = {}
     for row in rows:

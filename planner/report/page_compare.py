@@ -45,7 +45,7 @@ def side_by_side(result: Result) -> str | None:
         "Variants side by side", ["Variant", "Verdict", *(title for title, _, _ in _COLUMNS)], rows, words=(0, 1)
     )
     note = (
-        '<p class="note">Whole cost, facility energy and operational carbon over output tokens; all variants under the '
-        "same traffic unless they change it.</p>"
+        '<p class="note">Whole cost, facility energy, and carbon of operation and making over output tokens; all '
+        "variants under the same traffic unless they change it.</p>"
     )
     return section("Side by side", body + note, at="side-by-side")

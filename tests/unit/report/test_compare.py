@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from planner.core import SimTables
 from planner.errors import RunError, ScenarioError
 from planner.fleet.fleet import Fleet
 from planner.report.compare import compare
+from planner.report.compare_page import write
 from planner.report.compare_text import comparison
 from tests.fleets import SCENARIO, class_counts, fact, fleet, placed, pool, rack, scenario, sim, variant, work
 
@@ -206,3 +208,18 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
     (tmp_path / "one" / "facts.parquet").unlink()
     with pytest.raises(RunError, match=r"facts\.parquet is missing"):
         planner.compare(f"{tmp_path}/one", f"{tmp_path}/one")
+
+
+def test_the_page_is_whole_quiet_and_safe(tmp_path: Path) -> None:
+    evil = result(TOY, simulated(3700), sets=('title="</title><script>alert(1)</script>"',))
+    found = compare(result(TOY, simulated()), evil, gate=["usd_per_mtok_out <= +2 %"])
+    html = write(found, tmp_path / "page.html").read_text()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    usd = evil.variants["base"]["cost"]["usd_per_mtok_out_whole"]
+    assert f'<data value="{usd!r}">' in html
+    for words in ("Headline", "Rules", "Asked differently", "Every figure", "held"):
+        assert words in html
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
