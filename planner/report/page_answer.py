@@ -10,6 +10,8 @@ from planner.report.verdict import Binding, binding, word
 
 __all__ = ["answer", "fleet", "headline", "limits"]
 
+MOST_NAMED = 3
+"""Classes that the answer names; the table has all."""
 _METRICS = {
     "ttft": "time to first token",
     "tpot": "time per output token",
@@ -68,7 +70,9 @@ def _said(view: View, found: Binding) -> list[str]:
     classes = view.tree["classes"]
     missed = [name for name, figures in classes.items() if slo.n_missed(figures)]
     held = [name for name, figures in classes.items() if figures["limits"] and not slo.n_missed(figures)]
-    said = [_missed(view, name) for name in missed]
+    said = [_missed(view, name) for name in missed[:MOST_NAMED]]
+    if len(missed) > MOST_NAMED:
+        said.append("Further classes miss their limits, too.")
     if not missed:
         limit = view.at("classes", found.klass, "limits", found.limit_ix)
         at = ("classes", found.klass, "limits", found.limit_ix)
@@ -79,7 +83,7 @@ def _said(view: View, found: Binding) -> list[str]:
             f"{view.num('margin', *at, 'margin_frac')} to spare."
         )
     elif held:
-        names = _and([f"<b>{esc(name)}</b>" for name in held])
+        names = _and([f"<b>{esc(name)}</b>" for name in held]) if len(held) <= MOST_NAMED else "All others"
         said.append(f"{names} {'holds its' if len(held) == 1 else 'hold their'} limits.")
     return said
 
@@ -136,7 +140,7 @@ def _where(view: View, found: Binding) -> str:
         when = f"between {start} and {end} h of the run"
         parts.append(f"most {when}" if found.is_worst else f"with most load {when}")
     what = f"What binds is {esc(found.klass)}'s {_metric(limit['metric'], limit['quantile'])}"
-    if limit["met"]:  # it was named as the tightest
+    if not any(slo.n_missed(figures) for figures in view.tree["classes"].values()):  # it was named as the tightest
         what = "It binds"
     return f"{what} {', '.join(parts)}." if parts else f"{what}."
 

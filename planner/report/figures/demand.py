@@ -146,7 +146,7 @@ def _panel(mine: list[dict[str, Any]], look: Look, title: str | None) -> Any:
         chart(mine)
         .mark_area(color=colour, opacity=0.3, line={"color": colour}, interpolate="step-after")
         .encode(
-            x=alt.X("t:Q", title=title, axis=alt.Axis(grid=False, tickCount=6)),
+            x=alt.X("t:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=6)),
             y=alt.Y(
                 "demand_tokens_per_s:Q",
                 title=None,
@@ -159,6 +159,8 @@ def _panel(mine: list[dict[str, Any]], look: Look, title: str | None) -> Any:
     if capacity is not None:
         inside = "" if limit is None else f" at {units.format(limit, 'time')} a token"
         words = f"capacity {units.format(capacity, 'tokens_per_s')}{inside}"
+        if not capacity:
+            words = f"no batch reaches {units.format(limit, 'time')} a token"
         rule = chart([{"y": capacity, "words": words}])
         layers += [
             rule.mark_rule(color=LIGHT["limit"], strokeDash=[5, 3]).encode(
@@ -170,7 +172,7 @@ def _panel(mine: list[dict[str, Any]], look: Look, title: str | None) -> Any:
         ]
     name = plain(f"{first['pool']}, {first['model']} ({first['tokens']} tok/s)")
     return alt.layer(*layers).properties(
-        width=look.width - 70, height=66, title=alt.TitleParams(name, color=colour, offset=4)
+        width=look.width - 70, height=66, title=alt.TitleParams(name, color=colour, offset=4, limit=look.width)
     )
 
 

@@ -18,7 +18,7 @@ QUANTILES = (
     0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.875, 0.9,
     0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.992, 0.994, 0.995, 0.996, 0.997, 0.998, 0.999,
 )  # fmt: skip
-MOST_CLASSES, A_ROW = 8, 3
+MOST_CLASSES, A_ROW = 5, 3
 SHOWN_WITHOUT_LIMITS = ("ttft", "tpot", "e2e")
 COLUMNS = {
     "variant": "str",
@@ -72,21 +72,23 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     """Small panels, a row for each class: the quantile to the right in nines, the time upwards, both logarithmic."""
     import altair as alt
 
-    classes: dict[str, list[str]] = {}
-    for each, metric in dict.fromkeys(rows.select("class", "metric").iter_rows()):
-        classes.setdefault(each, []).append(metric)
-    shown = dict(list(classes.items())[:MOST_CLASSES])
-    a_row = min(A_ROW, max(len(metrics) for metrics in shown.values()))
+    panels_of: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for row in rows.iter_rows(named=True):
+        panels_of.setdefault(row["class"], {}).setdefault(row["metric"], []).append(row)
+    tightest = sorted(panels_of, key=lambda each: _spare(panels_of[each]))[:MOST_CLASSES]
+    a_row = min(A_ROW, max(len(panels_of[each]) for each in tightest))
     bands = []
-    for each, metrics in shown.items():
-        panels = [
-            _panel(
-                [row for row in rows.iter_rows(named=True) if (row["class"], row["metric"]) == (each, m)], look, a_row
-            )
-            for m in metrics
-        ]
+    for each in (each for each in panels_of if each in tightest):
+        panels = [_panel(mine, look, a_row) for mine in panels_of[each].values()]
         bands += [alt.hconcat(*panels[at : at + a_row], spacing=14) for at in range(0, len(panels), a_row)]
     return alt.vconcat(*bands, spacing=12)
+
+
+def _spare(metrics: Mapping[str, list[dict[str, Any]]]) -> float:
+    """Value over limit of the tightest limit, downwards: what is tightest comes first."""
+    found = [row for rows in metrics.values() for row in rows if row["limit_s"]]
+    over = [float("inf") if row["value_s"] is None else row["value_s"] / row["limit_s"] for row in found]
+    return -max(over, default=0.0)
 
 
 def _panel(mine: list[dict[str, Any]], look: Look, a_row: int) -> Any:
@@ -124,8 +126,10 @@ def _panel(mine: list[dict[str, Any]], look: Look, a_row: int) -> Any:
                 x=alt.X("tail:Q"), y=alt.Y("s:Q"), description=alt.Description("words:N")
             ),
         ]
-    name = plain(f"{first['class']} {first['metric']}")
-    return alt.layer(*layers).properties(width=width, height=104, title=alt.TitleParams(name, offset=4, frame="group"))
+    name = plain(f"{first['metric']} of {first['class']}")
+    return alt.layer(*layers).properties(
+        width=width, height=104, title=alt.TitleParams(name, offset=4, frame="group", limit=width + 20)
+    )
 
 
 def _limit_words(row: Mapping[str, Any]) -> str:

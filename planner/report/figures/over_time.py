@@ -58,7 +58,7 @@ def power_draw(rows: pl.DataFrame, look: Look) -> Any:
         chart(values)
         .mark_area(opacity=0.75, interpolate="step-after")
         .encode(
-            x=alt.X("t:Q", title=f"time, {unit}", axis=alt.Axis(grid=False, tickCount=6)),
+            x=alt.X("t:Q", title=f"time, {unit}", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=6)),
             y=alt.Y("value:Q", title="kW at the meter", stack="zero"),
             color=_pools(look).legend(title=None, orient="top", symbolType="square", direction="horizontal", offset=2),
         )
@@ -219,7 +219,7 @@ def _lines(rows: pl.DataFrame, by: str, column: str, title: str, look: Look) -> 
         [row for row in values if row[by] == name][-1] | {"label": plain(name)}
         for name in dict.fromkeys(row[by] for row in values)
     ]
-    x = alt.X("t:Q", title=f"time, {unit}", axis=alt.Axis(grid=False, tickCount=6))
+    x = alt.X("t:Q", title=f"time, {unit}", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=6))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, min(100.0, top * 1.25) or 1.0], nice=False))
     line = chart(values).mark_line(interpolate="step-after").encode(x=x, y=y, color=_pools(look))
     label = (
@@ -246,7 +246,10 @@ def _class_panels(
             .mark_line(color=LIGHT["ink"], interpolate="step-after")
             .encode(
                 x=alt.X(
-                    "t:Q", title=f"time, {unit}" if name == names[-1] else None, axis=alt.Axis(grid=False, tickCount=6)
+                    "t:Q",
+                    title=f"time, {unit}" if name == names[-1] else None,
+                    scale=alt.Scale(nice=False),
+                    axis=alt.Axis(grid=False, tickCount=6),
                 ),
                 y=alt.Y("value:Q", title=None, scale=domain, axis=alt.Axis(tickCount=3, labelExpr=SI_LABEL)),
             )

@@ -58,7 +58,7 @@ _SIX = (
         "latency",
         "Latency by quantile",
         "All requests that arrived in the measured span, all seeds together. The diamond is the limit: a curve that "
-        "passes above it misses.",
+        "passes above it misses. At most five classes, those with the tightest limits.",
         "latency",
     ),
     Figure(
@@ -137,7 +137,7 @@ FIGURES: Mapping[str, Figure] = {figure.name: figure for figure in (*_SIX, *_MOR
 REFUSED: Mapping[str, str] = {
     "queue": "a result counts who waits only together with who is served: see in-flight",
     "racks": "the racks that each demand needs take a run a rack count: planner optimize, or planner sweep",
-    "rack-down": "a run has all of its racks: add fleet.pools.X.outages to the scenario, or fleet.survive",
+    "rack-down": "the page has a table of it where the scenario asks (fleet.survive)",
     "tco-carbon": "the frontier of cost and carbon takes many fleets: planner optimize",
     "price-surface": "cost over limit and power price takes a run a point: planner sweep",
 }
