@@ -195,6 +195,10 @@ def applied(fleet: Fleet, of: Sample, base_dir: Path) -> Fleet:
 
 def _changed(placed: Placed, pool: PoolLayout, values: Mapping[str, float], base_dir: Path) -> Placed:
     spec: dict[str, Any] = deepcopy(dict(placed.spec))
+    for name in _CHIP_ORDER:  # a draw that no source gives has no fact, and may have been lifted all the same
+        fact = _drawn(pool, name)
+        if fact is not None and getattr(pool.chip, name) is not fact and fact.path in values:
+            spec["chip"][name] = values[fact.path]
     for spot in _spots(placed, pool, base_dir):
         value = values.get(spot.fact.path)
         if value is None:
@@ -352,6 +356,15 @@ def _member_values(ix: int | None, facts: Sequence[Fact]) -> dict[str, float]:
     return found
 
 
+def _drawn(pool: PoolLayout, name: str) -> Fact | None:
+    """A draw of the pool's chip; what the step model takes in its place where no source gives it."""
+    fact: Fact | None = getattr(pool.chip, name)
+    if fact is not None and fact.used is not None:
+        return fact
+    value = next((placed.spec["chip"][name] for placed in pool.placed if name in placed.spec["chip"]), None)
+    return None if value is None else Fact(float(value), path=f"chips.{pool.chip.name}.{name}", kind="power")
+
+
 def _keep_order(fleet: Fleet, draw: _Draw, member: int | None) -> None:
     """Draws of chips and racks in their order; what a rack of Jalapeño chips draws, by its member."""
     from planner.model.posterior import shipped
@@ -359,7 +372,7 @@ def _keep_order(fleet: Fleet, draw: _Draw, member: int | None) -> None:
     for pool in fleet.pools:
         floor = 0.0
         for name in _CHIP_ORDER:
-            floor = draw.at_least(getattr(pool.chip, name), floor)
+            floor = draw.at_least(_drawn(pool, name), floor)
         rack, n_chips = pool.rack, pool.rack.n_chips.number
         idle_w = n_chips * draw.of(pool.chip.idle_w)
         high_w = n_chips * (draw.of(pool.chip.high_load_w) if pool.chip.high_load_w else pool.chip.tdp_w.number)

@@ -140,3 +140,15 @@ def test_the_member_in_use_is_one_of_many() -> None:
     # The facts of the chip are those of the best member, so a run without samples is one of the samples' worlds.
     best = shipped().best.values
     assert catalog.load().chip("jalapeno").memory_bytes_per_s.number == best["chip.memory_bytes_per_s"]
+
+
+@pytest.mark.parametrize("rack", ["hgx-mi300x", "hgx-mi355x", "hgx-h200", "gb200-nvl72"])
+def test_every_draw_is_one_that_the_core_takes(rack: str) -> None:
+    # MI300X has no parked figure of its own: what stands in is lifted where a draw's idle power is above it.
+    text = TEXT.replace("gb300-nvl72", rack)
+    scenario = load("-", stdin_text=text, sets=["fleet.pools.jalapeno=null"])
+    fleet = lay_out(scenario, mean_lengths(scenario))
+    for one in sample(scenario, 32, n_simulated=32, fleet=fleet):
+        chip = applied(fleet, one, scenario.base_dir).placed[0].spec["chip"]
+        assert chip["idle_w"] <= chip["parked_w"] <= chip["low_load_w"] <= chip["high_load_w"]
+        assert one.values[f"chips.{fleet.pools[0].chip.name}.idle_w"] == chip["idle_w"]
