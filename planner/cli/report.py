@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +22,19 @@ Examples:
 
 
 @click.command("report", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("folder", metavar="RESULT", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="RESULT")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Where the page is written [RESULT/report.html].")
 @click.option("--open", "is_opening", is_flag=True, help="Show the page in the browser.")
 @click.option("--png", type=click.Path(path_type=Path), metavar="DIR", help="Write each figure as a picture, too.")
 @click.option("--figures", metavar="NAMES", help="Figures to show, with commas between them, or all [the six].")
 @output.verb(SCHEMA)
 def command(
-    folder: Path, out: Path | None, is_opening: bool, png: Path | None, figures: str | None, to: output.Settings
+    folder: str, out: Path | None, is_opening: bool, png: Path | None, figures: str | None, to: output.Settings
 ) -> None:
-    """Write the capacity review of RESULT: one HTML page that needs no network and no script.
+    """Write the capacity review of RESULT, a folder or an address: one HTML page without script or network.
 
     It holds the question and the answer, the fleet, the limits, what it costs, the figures, every fact behind them and
-    how to do it again. The rows of each figure are written to RESULT/figures/.
+    how to do it again. The rows of each figure are written to RESULT/figures, unless -o puts the page elsewhere.
     """
     from planner.aggregate.result import Result
     from planner.report import write
@@ -43,28 +42,32 @@ def command(
     names = None if figures is None else [name.strip() for name in figures.split(",") if name.strip()]
     if names == []:
         raise click.UsageError("--figures names no figure")
-    result = Result.load(folder)
-    page = out if out is not None else folder / write.PAGE
-    frames_in = folder / write.FRAMES if out is None or os.access(folder, os.W_OK) else None
-    rows = write.write_page(result, page, frames_in=frames_in, figures=names)
+    home = folder.rstrip("/") or "/"
+    result = Result.load(home)
+    if out is None:
+        page = f"{home}/{write.PAGE}"
+        size, rows = write.write_page(result, home, frames_in=f"{home}/{write.FRAMES}", figures=names)
+    else:
+        page = str(out)
+        size, rows = write.write_page(result, out.parent, name=out.name, figures=names)
     pictures = write.write_pictures(result, png, figures=names) if png is not None else []
-    lines = [f"wrote {page} ({page.stat().st_size / 1e6:.2f} MB)"]
+    lines = [f"wrote {page} ({size / 1e6:.2f} MB)"]
     if rows:
-        lines.append(f"wrote {frames_in}/ ({', '.join(rows)})")
+        lines.append(f"wrote {home}/{write.FRAMES}/ ({', '.join(rows)})")
     if pictures:
         lines.append(f"wrote {len(pictures)} pictures to {png}/")
     answer: dict[str, Any] = {
-        "page": str(page),
-        "bytes": page.stat().st_size,
+        "page": page,
+        "bytes": size,
         "verdicts": _verdicts(result),
-        "figures": {name: str(path) for name, path in rows.items()},
+        "figures": rows,
         "pictures": [str(path) for path in pictures],
     }
     output.reply(SCHEMA, answer, "\n".join(lines), to, warnings=result.notices, inputs=result.inputs)
     if is_opening:
         import webbrowser
 
-        webbrowser.open(page.resolve().as_uri())
+        webbrowser.open(page if "://" in page else Path(page).resolve().as_uri())
 
 
 def _verdicts(result: Result) -> dict[str, str | None]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -97,22 +95,11 @@ def command(
 
 def _write_page(done: Answer) -> list[Notice]:
     """The page and the rows of its figures, in the result's folder; that it could not be written loses no answer."""
-    from planner.fleet.storage import Folder
     from planner.report import write
 
-    folder = Folder.of(done.folder)
     try:
-        if done.is_reused and write.PAGE in folder.names():
-            return []
-        if folder.is_local:
-            local = Path(folder.place)
-            write.write_page(done.result, local / write.PAGE, frames_in=local / write.FRAMES)
-            return []
-        with tempfile.TemporaryDirectory(prefix="planner.") as draft:
-            made = write.write_page(done.result, Path(draft) / write.PAGE, frames_in=Path(draft) / write.FRAMES)
-            folder.write(write.PAGE, (Path(draft) / write.PAGE).read_bytes())
-            for path in made.values():
-                Folder.of(f"{folder}/{write.FRAMES}").write(path.name, path.read_bytes())
+        if not (done.is_reused and write.has_page(done.folder)):
+            write.write_page(done.result, done.folder, frames_in=f"{done.folder}/{write.FRAMES}")
     except RunError as error:
         return [Notice("no_page", f"the page was not written: {error}")]
     return []

@@ -60,7 +60,8 @@ class Folder:
             if not fs.exists(root):
                 return []
             fs.invalidate_cache()
-            return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in fs.ls(root, detail=False))
+            found = [entry["name"] for entry in fs.ls(root, detail=True) if entry["type"] == "file"]
+            return sorted(str(name).rsplit("/", 1)[-1] for name in found)
 
     def exists(self) -> bool:
         """Whether there is anything at the place."""

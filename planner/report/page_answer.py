@@ -37,7 +37,7 @@ def answer(view: View) -> str | None:
     question = f'<p class="question">{esc(view.tree["question"])}</p>' if view.tree["question"] else ""
     mark = {"met": "met", "missed": "missed"}.get(view.tree["verdict"] or "", "open")
     lead = f'<p class="verdict {mark}"><strong>{_lead(view)}</strong> {" ".join(sentences(view))}</p>'
-    return section("The question and the answer", question + lead, at=anchor(view.name, "answer"), level=3)
+    return section("The question and the answer", question + lead, at=anchor(view.name, "answer"), level=view.level)
 
 
 def _lead(view: View) -> str:
@@ -184,7 +184,7 @@ def fleet(view: View) -> str | None:
         )
     head = ["Pool", "Racks", "What stands on them", "Chips", "Idle", "Tokens out", "Busy", "IT power", "Cost an hour"]
     body = table("The fleet by pool", [*head, "Bound by"], rows, words=(0, 1, 2, 9))
-    return section("Fleet", body, at=anchor(view.name, "fleet"), level=3)
+    return section("Fleet", body, at=anchor(view.name, "fleet"), level=view.level)
 
 
 def _deployments(view: View, pool: str) -> str:
@@ -232,7 +232,7 @@ def limits(view: View) -> str | None:
     ]
     body = table("Limits by class", head, rows, words=(0, 1, 2, len(head) - 1), classes="slo")
     body += _counts(view) + _checks(view)
-    return section("Service levels", body, at=anchor(view.name, "slo"), level=3)
+    return section("Service levels", body, at=anchor(view.name, "slo"), level=view.level)
 
 
 def _checks(view: View) -> str:
@@ -341,7 +341,7 @@ def headline(view: View) -> str | None:
             "that are assumed or undisclosed; section Evidence names them.</p>"
         )
     body = f'<dl class="cards">{"".join(parts)}</dl>{assumed}{_by_class(view)}'
-    return section("Headline", body, at=anchor(view.name, "headline"), level=3)
+    return section("Headline", body, at=anchor(view.name, "headline"), level=view.level)
 
 
 def _over_facts(view: View, kind: str, path: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ def evidence(view: View) -> str | None:
         "range). Swings are one fact at a time with the simulation held. Sources are ids of the catalogue's "
         "bibliography: <code>planner catalog show</code>.</p>"
     )
-    return section("Evidence", body, at=anchor(view.name, "evidence"), level=3)
+    return section("Evidence", body, at=anchor(view.name, "evidence"), level=view.level)
 
 
 def _fact(row: Mapping[str, Any]) -> list[str]:
@@ -103,7 +103,7 @@ def left_out(view: View) -> str | None:
     )
     said = [f"{esc(notice['message'])}" for notice in view.tree["notices"]]
     body = item_list(items) + (f"<p>The run itself noted:</p>{item_list(said)}" if said else "")
-    return section("Left out", body, at=anchor(view.name, "left-out"), level=3)
+    return section("Left out", body, at=anchor(view.name, "left-out"), level=view.level)
 
 
 def again(result: Result) -> str | None:

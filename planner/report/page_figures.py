@@ -19,7 +19,8 @@ def figures(view: View, made: Sequence[Drawn]) -> str:
     parts = []
     for drawn in made:
         name = anchor(view.name, "figure", drawn.figure.name)
-        title = f'<h4 id="{name}">{esc(drawn.figure.title)}</h4>'
+        level = view.level + 1
+        title = f'<h{level} class="figure" id="{name}">{esc(drawn.figure.title)}</h{level}>'
         if drawn.chart is None:
             parts.append(f'<figure aria-labelledby="{name}">{title}<p class="note">{esc(drawn.why)}.</p></figure>')
             continue
@@ -27,4 +28,4 @@ def figures(view: View, made: Sequence[Drawn]) -> str:
         caption = f"<figcaption>{esc(drawn.figure.caption)}</figcaption>"
         parts.append(f'<figure aria-labelledby="{name}">{title}{svg}{caption}</figure>')
     body = f'<div class="figures">{"".join(parts)}</div>'
-    return section("Figures", body, at=anchor(view.name, "figures"), level=3, classes="breaks")
+    return section("Figures", body, at=anchor(view.name, "figures"), level=view.level, classes="breaks")

@@ -34,10 +34,8 @@ def pointer(path: Path) -> str:
 
 
 def anchor(*parts: str) -> str:
-    """An id for a place on the page."""
-    from planner.report.text import plain as shown
-
-    return "-".join("".join(c if c.isalnum() else "-" for c in shown(part).lower()) for part in parts if part)
+    """An id for a place on the page; different parts give different ones."""
+    return "--".join("".join(c if c.isalnum() or c in "-_" else f".{ord(c):x}" for c in part) for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,11 @@ class View:
     def root(self) -> tuple[str, ...]:
         """Where the variant stands in `result.json`."""
         return ("variants", self.name) if len(self.result.variants) > 1 else ()
+
+    @property
+    def level(self) -> int:
+        """Level of the headings of its sections: below the variant's own, where it has one."""
+        return 3 if self.is_one_of_several else 2
 
     @property
     def is_one_of_several(self) -> bool:
@@ -163,7 +166,9 @@ def item_list(items: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
 
 
-def section(title: str, body: str, *, at: str, level: int = 2, classes: str = "") -> str:
-    """A part of the page under its own heading."""
-    head = f'<h{level} id="{at}">{escape(title)}</h{level}>'
+def section(title: str, body: str, *, at: str, level: int | None = None, classes: str = "") -> str:
+    """A part of the page under its own heading: of the whole page, or at a level inside a variant."""
+    kind = "" if level is None else ' class="part"'
+    level = level or 2
+    head = f'<h{level} id="{at}"{kind}>{escape(title)}</h{level}>'
     return f'<section aria-labelledby="{at}" class="{classes}">{head}\n{body}\n</section>'

@@ -39,11 +39,11 @@ h1{margin:.2rem 0 .6rem;font-size:clamp(1.55rem,3.4vw,2.25rem);line-height:1.15;
 text-wrap:balance}
 h2{margin:3rem 0 1rem;padding-top:1rem;border-top:2px solid var(--ink);font-size:1.3rem;line-height:1.25;
 font-weight:660;letter-spacing:-.01em}
-h3{margin:2.4rem 0 .7rem;font-size:1.02rem;font-weight:660;letter-spacing:-.003em}
-h4{margin:0 0 .45rem;font-size:.95rem;font-weight:640}
+.part{margin:2.4rem 0 .7rem;padding:0;border:0;font-size:1.02rem;font-weight:660;letter-spacing:-.003em}
+.figure{margin:0 0 .45rem;font-size:.95rem;font-weight:640}
 p{margin:.4rem 0;max-width:46rem}
 ul{margin:.4rem 0;padding-left:1.15rem;max-width:52rem}li{margin:.25rem 0}
-.variant>section:first-of-type h3{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+.variant>section:first-of-type .part{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .question{font-size:1.06rem;color:var(--soft);max-width:50rem;margin-bottom:.9rem}
 .verdict{max-width:56rem;margin:.2rem 0;padding:.15rem 0 .15rem 1.1rem;border-left:4px solid var(--open);
 font-size:clamp(1.05rem,1.9vw,1.26rem);line-height:1.45}
@@ -101,12 +101,13 @@ table{font-size:.84rem}th,td{padding-right:.8rem;white-space:nowrap}.wrap{white-
 html{font-size:9pt}body{font-size:1rem;line-height:1.36}
 header,main,footer{max-width:none;padding:0}
 header{padding-top:0}
-h1{font-size:17pt}h2{margin-top:1.1rem;padding-top:.5rem;font-size:12.5pt}h3{margin:1rem 0 .35rem;font-size:10.5pt}
+h1{font-size:17pt}h2{margin-top:1.1rem;padding-top:.5rem;font-size:12.5pt}
+.part{margin:1rem 0 .35rem;padding:0;font-size:10.5pt}
 .verdict{font-size:11pt;line-height:1.38}.question{margin-bottom:.5rem}
 .scroll{overflow:visible}table{font-size:7.9pt}th,td{padding:.24rem .5rem .24rem 0}td.n,thead th{white-space:normal}
 .cards{grid-template-columns:repeat(4,1fr)}.cards>div{padding:.35rem 0}.cards .big{font-size:13pt}
 .figures{grid-template-columns:repeat(2,minmax(0,1fr));gap:.9rem 1.2rem}
-figure,tr,.cards>div{break-inside:avoid}h2,h3,h4{break-after:avoid}
+figure,tr,.cards>div{break-inside:avoid}h2,h3,h4,.part{break-after:avoid}
 .breaks{break-before:page}
 .variant+.variant{break-before:page}
 a{color:inherit;text-decoration:none}nav,.skip{display:none}

@@ -69,3 +69,16 @@ def test_run_writes_the_page_unless_told_not_to(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert not (tmp_path / "b" / "report.html").exists()
     assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
+
+
+def test_a_result_at_an_address_gets_its_page_there(tmp_path: Path) -> None:
+    scenario = str(reviews.ROOT / "scenarios" / "01-one-rack.yaml")
+    place = f"local://{tmp_path}/r"
+    done = planner("run", scenario, *QUICK, "-o", place, "--report")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r" / "report.html").is_file()
+    assert (tmp_path / "r" / "figures" / "cost.parquet").is_file()
+    done = planner("report", place, "--figures", "power", "--json")
+    assert done.returncode == 0, done.stderr
+    assert answer(done)["result"]["figures"] == {"power": f"{place}/figures/power.parquet"}
+    assert (tmp_path / "r" / "figures" / "power.parquet").is_file()

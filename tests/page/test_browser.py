@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]
     for name, result in (("one", reviews.one()), ("several", reviews.several(folder))):
         place = folder / name
         result.save(place)
-        write_page(Result.load(place), place / "report.html")
+        write_page(Result.load(place), place)
         tree = json.loads((place / "result.json").read_text(encoding="utf-8"))["result"]
         pages[name] = (place / "report.html", tree)
     return pages

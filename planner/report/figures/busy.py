@@ -78,7 +78,7 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
             x2=alt.X2("t2:Q"),
             y=y,
             color=alt.Color("pool:N", scale=alt.Scale(domain=list(look.pools), range=look.colours), legend=None),
-            fillOpacity=alt.FillOpacity("busy_frac:Q", scale=alt.Scale(domain=[0, 1], range=[0, 0.55]), legend=None),
+            fillOpacity=alt.FillOpacity("busy_frac:Q", scale=alt.Scale(domain=[0, 1], range=[0, 0.45]), legend=None),
             description=alt.Description("words:N"),
         )
     ]

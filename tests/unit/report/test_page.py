@@ -67,7 +67,7 @@ def test_no_figure_of_the_answer_stands_without_its_place(one: Result, pages: di
     ]
     names += [f"{limit['metric']} {limit['quantile']}" for c in tree["classes"].values() for limit in c["limits"]]
     names += ["CO2", "A million"]
-    for part in ("base-answer", "base-fleet", "base-slo", "base-headline"):
+    for part in ("base--answer", "base--fleet", "base--slo", "base--headline"):
         words = read.words[part]
         for name in sorted(names, key=len, reverse=True):
             words = words.replace(name, "")
@@ -140,7 +140,7 @@ def test_the_verdict_names_class_metric_pool_and_time(several: Result, pages: di
     assert found is not None
     assert (found.klass, found.pool) == ("code", "jalapeno")
     assert several.variants["base"]["classes"]["code"]["limits"][found.limit_ix]["metric"] == "tpot"
-    words = " ".join(Read(pages["several"]).words["base-answer"].split())
+    words = " ".join(Read(pages["several"]).words["base--answer"].split())
     assert "No. code misses: the time per output token" in words
     assert "chat holds its limits" in words
     assert "on pool jalapeno" in words
@@ -148,7 +148,7 @@ def test_the_verdict_names_class_metric_pool_and_time(several: Result, pages: di
 
 
 def test_a_run_that_holds_says_what_is_tightest(pages: dict[str, str]) -> None:
-    words = " ".join(Read(pages["one"]).words["base-answer"].split())
+    words = " ".join(Read(pages["one"]).words["base--answer"].split())
     assert words.startswith("The question and the answer Does one rack hold")
     assert "Yes. Every limit holds. The tightest is the time per output token of chat" in words
 
@@ -158,7 +158,7 @@ def test_nothing_completed_gives_a_page_that_says_so() -> None:
 
     result = Result.of([hand_made(FLEET, nothing_done())], inputs="sha256:0")
     text = page(result)
-    words = " ".join(Read(text).words["base-answer"].split())
+    words = " ".join(Read(text).words["base--answer"].split())
     assert "Nothing completed. Of requests offered none completed" in words
     assert text.count("nothing to show") >= 1
 
@@ -203,14 +203,32 @@ def test_checks_and_samples_of_the_facts_are_on_it(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(CHECKED, encoding="utf-8")
     result = planner.run(planner.load(tmp_path / "s.yaml"), workers=1)
     read = Read(page(result))
-    answer = " ".join(read.words["base-answer"].split())
+    answer = " ".join(read.words["base--answer"].split())
     assert "No. Every limit of the run as it is holds." in answer
     assert "With a rack of jalapeno out, the fleet cannot serve at all." in answer
-    assert "a rack of jalapeno out" in read.words["base-slo"]
-    assert "samples of everything that is uncertain" in read.words["base-headline"]
+    assert "a rack of jalapeno out" in read.words["base--slo"]
+    assert "samples of everything that is uncertain" in read.words["base--headline"]
     tree = result.to_json()
     for attrs, _ in read.data:
         if attrs.get("data-at") and (value := at(tree, attrs["data-at"])) is not None:
             assert float(attrs["value"]) == value
     places = {attrs.get("data-at") for attrs, _ in read.data}
     assert "/uncertainty/figures/cost.usd_per_mtok_out_whole/low" in places
+
+
+def test_names_with_markup_are_names(tmp_path: Path) -> None:
+    import planner
+
+    text = CHECKED.replace("  chat:", '  "<b>a.b/c~d</b>":').replace("    jalapeno:", '    "<i>p&\\"q":')
+    text = text.replace("  survive: {racks: 1}\n", "").replace(", samples: 4", "")
+    (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+    result = planner.run(planner.load(tmp_path / "s.yaml"), workers=1)
+    made = page(result)
+    assert "<b>a.b" not in made
+    assert "<i>" not in made
+    read = Read(made)
+    places = [attrs["data-at"] for attrs, _ in read.data if attrs.get("data-at", "").startswith("/classes/")]
+    assert places
+    assert all(place.startswith("/classes/<b>a.b~1c~0d<~1b>/") for place in places)
+    for place in places:
+        at(result.to_json(), place)
