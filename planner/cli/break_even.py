@@ -22,7 +22,7 @@ Examples:
 
 @click.command("break-even", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("scenario")
-@click.option("--vary", required=True, metavar="PATH", help="What is varied, as in --set; or `load`, of all classes.")
+@click.option("--vary", required=True, metavar="PATH", help="What is varied: as in --set, a fact, or load.")
 @click.option("--against", required=True, metavar="VARIANT", help="The other plan: a variant of the file, or base.")
 @click.option("-s", "--scenario", "name", metavar="NAME", help="The first plan [base].")
 @click.option("--range", "within", metavar="LOW..HIGH", help="Where to look, such as '0.3..2 MUSD/rack' [the fact's].")
@@ -51,9 +51,9 @@ def command(
 ) -> None:
     """The value of PATH at which SCENARIO (a file, or - for stdin) costs as much per token as its VARIANT.
 
-    PATH is varied in each plan that has it: a rack's price, a chip-hour's, that of electricity, the load. The answer is
-    for the whole fleet and each class, with an interval over the uncertain facts, and says whether both plans hold
-    their limits.
+    PATH is varied in each plan that has it: a rack's price, a chip-hour's, that of electricity; a fact of the catalogue
+    (racks.jalapeno-rack.capex_usd); or `load`, the traffic of all classes as a multiple. The answer is for the whole
+    fleet and each class, with an interval over the uncertain facts, and says whether both plans hold their limits.
     """
     from planner.fleet.local_executor import LocalExecutor
     from planner.report import breakeven_figure, breakeven_text

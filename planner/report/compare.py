@@ -111,6 +111,8 @@ class Against:
     rows: tuple[Row, ...]
     scenario: tuple[dict[str, Any], ...]
     """Paths that are asked differently: `path base other`."""
+    notes: tuple[str, ...]
+    """What is worth knowing before a verdict is believed."""
     facts: tuple[dict[str, Any], ...]
     """Facts that are known differently, or used by one side only."""
     gates: tuple[Check, ...]
@@ -120,6 +122,7 @@ class Against:
         return {
             **_about(self.other),
             "figures": [row.to_json() for row in self.rows],
+            "notes": list(self.notes),
             "scenario": list(self.scenario),
             "facts": list(self.facts),
             "gates": [each.to_json() for each in self.gates],
@@ -254,10 +257,12 @@ def _against(base: Side, other: Side, asked: Sequence[Any], figures: Sequence[st
         )
     samples = _samples(base, other)
     rows = tuple(_row(leaf, base, other, reasons.of(leaf), samples.get(leaf.path, ())) for leaf in wanted)
+    asked_differently = _asked_differently(base, other)
     return Against(
         other=other,
         rows=rows,
-        scenario=_asked_differently(base, other),
+        notes=_notes(base, other, [row["path"] for row in asked_differently]),
+        scenario=asked_differently,
         facts=_known_differently(base, other),
         gates=tuple(check(asked, base.tree, other.tree)),
     )
@@ -387,6 +392,25 @@ def _worlds(leaf: Leaf, pairs: Sequence[tuple[float, float]]) -> Worlds | None:
     if direction != "neither":
         better = sum((d < 0) if direction == "less" else (d > 0) for d in differences) / len(differences)
     return Worlds(len(pairs), ends[0], ends[1], better)
+
+
+def _notes(base: Side, other: Side, paths: Sequence[str]) -> tuple[str, ...]:
+    """Whether a token of one is a token of the other, and whether both were made by one model of the world."""
+    notes = []
+    work = [path for path in paths if path.startswith("traffic.") and path.split(".")[-1] not in _LOADS]
+    if work:
+        notes.append(
+            "the traffic differs in more than its load: a token of one is not the work of a token of the other"
+        )
+    builds = [side.result.built.get("core_version") for side in (base, other)]
+    sources = [side.result.built.get("core_sources") for side in (base, other)]
+    if builds != builds[::-1] or sources != sources[::-1]:
+        notes.append("the two were simulated by different versions of the core")
+    return tuple(notes)
+
+
+_LOADS = frozenset({"rate", "scale", "speedup", "concurrency", "slo", "tenant", "priority"})
+"""Keys of a class that change how much is asked or how it is judged, not what a request is."""
 
 
 # -- what differs ------------------------------------------------------------------------------------------------------

@@ -72,6 +72,8 @@ def _one(ix: int, base: Side, one: Against) -> str:
     reasons = list(dict.fromkeys(row.refused for row in one.rows if row.refused))
     if reasons:
         parts.append(("refused", "Not compared, since the bases differ", _list(reasons)))
+    if one.notes:
+        parts.append(("notes", "Before you decide", _list(one.notes)))
     if one.scenario:
         parts.append(("asked", "Asked differently", _list([change(row) for row in one.scenario])))
     if one.facts:

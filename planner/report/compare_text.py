@@ -55,6 +55,7 @@ def _one(found: Comparison, one: Against, *, has_all: bool) -> list[str]:
         lines.append("  ? no interval: one short run of one seed; run.seeds: 3 or more makes intervals")
     reasons = dict.fromkeys(row.refused for row in one.rows if row.refused)
     lines += [f"  not compared where bases differ: {plain(reason)}" for reason in reasons]
+    lines += [f"  {note}" for note in one.notes]
     lines += _listed("asked differently", [change(row) for row in one.scenario])
     lines += _listed("facts that differ", [*fact_lines(one.facts)])
     for gate in one.gates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from planner.aggregate import intervals, slo
 from planner.aggregate.held import read_at_rest
 from planner.aggregate.power import resting
 from planner.aggregate.summary import class_figures
-from planner.errors import Fault, ScenarioError
+from planner.errors import Fault, ScenarioError, near
 from planner.facts import catalog
 from planner.scenario import load, refuse_unsupported
 from planner.scenario.fields import FactOf, Factor, Quantity
@@ -21,6 +21,7 @@ from planner.scenario.layers import QUESTION, shape_at
 from planner.scenario.shape import Leaf
 from planner.scenario.tree import steps
 from planner.study.spread import held_of
+from planner.study.uncertainty import Sample, alone, applied, facts_of_simulation
 
 if TYPE_CHECKING:
     from planner.aggregate.inputs import VariantRun
@@ -46,6 +47,8 @@ class Vary:
     path: str
     kind: str
     """The kind of quantity (`units.KINDS`)."""
+    is_fact: bool = False
+    """Whether it is a fact of the catalogue (`racks.jalapeno-rack.capex_usd`), the same in every pool that has it."""
 
     def text(self, value: float) -> str:
         """A value as a scenario writes it."""
@@ -65,14 +68,23 @@ class Plan:
     """Whether the varied value has a meaning in it."""
 
 
-def vary_of(path: str) -> Vary:
-    """What a path varies. Raises `ScenarioError` if it is not a number on a continuous scale."""
+def vary_of(path: str, facts: Mapping[str, Fact]) -> Vary:
+    """What a path varies: a value of the scenario, one of the plans' facts, or the load.
+
+    Raises:
+        ScenarioError: it is none of them, or no number on a continuous scale.
+    """
     if path == LOAD:
         return Vary(path, "ratio")
     try:
         shape = shape_at(steps(path), QUESTION)
     except ValueError as error:
         raise ScenarioError(Fault(f"'{path[:80]}' is no path: {error}", "such as fleet.pools.a.capex")) from None
+    if shape is None and path in facts and facts[path].kind in units.KINDS:
+        return Vary(path, facts[path].kind, is_fact=True)
+    if shape is None and path.split(".", maxsplit=1)[0] in catalog.KINDS:
+        what = f"neither plan reads a fact '{path[:80]}'{near(path[:80], facts)}"
+        raise ScenarioError(Fault(what, "planner explain RESULT lists the facts behind a figure"))
     if shape is None:
         known = ("fleet.pools.NAME.capex", "fleet.pools.NAME.rent", "site.power_price", "traffic.NAME.rate", LOAD)
         raise ScenarioError(Fault(f"a scenario has no '{path[:80]}'", f"vary such as {', '.join(known)}"))
@@ -100,16 +112,18 @@ class Lab:
     ) -> None:
         from planner.fleet.local_executor import LocalExecutor
 
-        self.vary = vary_of(vary)
         self.source, self.sets, self.stdin_text = source, tuple(sets), stdin_text
         self.names = names
         self.executor = executor or LocalExecutor(os.cpu_count() or 1)
         self.progress = progress
-        self.plain = tuple(self._load(name) for name in names)
+        self.plain = tuple(load(source, sets=self.sets, variant=name, stdin_text=stdin_text) for name in names)
         if self.plain[0].name == self.plain[1].name:
             raise ScenarioError(Fault(f"'{names[1]}' is compared with itself", "name two plans with -s and --against"))
         for scenario in self.plain:
             refuse_unsupported(scenario, "run")
+        self.fleets = self.laid_out(self.plain)
+        self.facts = tuple(_facts(*plan) for plan in zip(self.plain, self.fleets, strict=True))
+        self.vary = vary_of(vary, self.facts[1] | self.facts[0])
         self.is_varied = tuple(self._has(name, scenario) for name, scenario in zip(names, self.plain, strict=True))
         if not any(self.is_varied):
             what = f"'{vary[:80]}' has no effect in either plan"
@@ -131,6 +145,8 @@ class Lab:
         """Whether the varied value means something in a plan: the pool, class or site is there, and reads it."""
         if self.vary.path == LOAD:
             return True
+        if self.vary.is_fact:
+            return self.vary.path in self.facts[self.plain.index(scenario)]
         path = steps(self.vary.path)
         for head in _NAMED:
             if path[: len(head)] == head and len(path) > len(head):
@@ -146,6 +162,8 @@ class Lab:
 
     def at(self, value: float) -> list[Scenario]:
         """Both plans at a value."""
+        if self.vary.is_fact:
+            return list(self.plain)
         return [
             self._load(name, value) if varied else plain
             for name, varied, plain in zip(self.names, self.is_varied, self.plain, strict=True)
@@ -165,11 +183,17 @@ class Lab:
     def simulated_at(self, value: float) -> list[VariantRun]:
         """Both plans simulated at a value."""
         scenarios = self.at(value)
-        return self.simulate(scenarios, self.laid_out(scenarios))
+        if not self.vary.is_fact:
+            return self.simulate(scenarios, self.laid_out(scenarios))
+        changed = [
+            applied(fleet, Sample(0, alone(fleet, self.vary.path, value), None, 0), scenario.base_dir)
+            for scenario, fleet in zip(self.plain, self.fleets, strict=True)
+        ]
+        return self.simulate(scenarios, changed)
 
     def is_priced(self, runs: Sequence[VariantRun]) -> bool:
         """Whether only money and power read what is varied, in every plan that has it."""
-        if self.vary.path == LOAD:
+        if self.vary.path == LOAD or any(self.vary.path in _simulated(run.scenario, run.fleet) for run in runs):
             return False
         return all(
             any(fact.path == self.vary.path for fact in _read(run.scenario, run.fleet))
@@ -197,8 +221,7 @@ class Lab:
         if self.vary.path == LOAD:
             return None
         ix = self.is_varied.index(True)
-        before = self.plain[ix]
-        facts = {fact.path: fact for fact in _read(before, self.laid_out([before])[0])}
+        facts = self.facts[ix]
         if self.vary.path in facts:
             return facts[self.vary.path]
         path = self.vary.path
@@ -225,6 +248,15 @@ class Lab:
             return units.parse(str(value), self.vary.kind) if value is not None else None
         except units.UnitError:
             return None
+
+
+def _facts(scenario: Scenario, fleet: Fleet) -> dict[str, Fact]:
+    """Every number that money, power, carbon or the simulator reads of a plan, by path."""
+    return {fact.path: fact for fact in _read(scenario, fleet)} | _simulated(scenario, fleet)
+
+
+def _simulated(scenario: Scenario, fleet: Fleet) -> dict[str, Fact]:
+    return {fact.path: fact for fact in facts_of_simulation(fleet, scenario.base_dir)}
 
 
 def _read(scenario: Scenario, fleet: Fleet) -> list[Fact]:

@@ -36,7 +36,18 @@ if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet, Placed, PoolLayout
     from planner.scenario import Scenario
 
-__all__ = ["N_SIMULATED", "POSTERIOR", "Sample", "Uncertain", "alone", "applied", "book", "sample", "uncertain"]
+__all__ = [
+    "N_SIMULATED",
+    "POSTERIOR",
+    "Sample",
+    "Uncertain",
+    "alone",
+    "applied",
+    "book",
+    "facts_of_simulation",
+    "sample",
+    "uncertain",
+]
 
 N_SIMULATED = 16
 """Draws of what the simulator reads, where a scenario does not say how many."""
@@ -135,6 +146,16 @@ def uncertain(scenario: Scenario, fleet: Fleet) -> Uncertain:
         simulated=tuple(simulated.values()),
         members=tuple(members.values()),
     )
+
+
+def facts_of_simulation(fleet: Fleet, base_dir: Path) -> list[Fact]:
+    """Every fact of chips and engines that the simulator reads of a fleet, each once."""
+    found = {}
+    for placed in fleet.placed:
+        for spot in _spots(placed, _pool(fleet, placed), base_dir):
+            if spot.fact.used is not None:
+                found[spot.fact.path] = spot.fact
+    return list(found.values())
 
 
 def sample(

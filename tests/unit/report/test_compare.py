@@ -125,6 +125,13 @@ def test_what_differs_is_listed_with_its_values() -> None:
     assert "racks.toy-rack.capex_usd: 400,000 " in text
 
 
+def test_other_requests_are_other_work() -> None:
+    more = compare(result(TOY, simulated()), result(TOY, simulated(), sets=("traffic.chat.rate=2 req/s",)))
+    assert more.against[0].notes == ()
+    longer = compare(result(TOY, simulated()), result(TOY, simulated(), sets=("traffic.chat.input=200 tok",)))
+    assert "not the work of a token of the other" in comparison(longer)
+
+
 def test_text_of_a_scenario_is_data() -> None:
     evil = result(TOY, simulated(), sets=('title="A\\e[2J <script>"',))
     shown = comparison(compare(result(TOY, simulated()), evil))

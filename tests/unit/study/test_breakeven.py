@@ -71,6 +71,27 @@ def test_a_rack_price_by_hand() -> None:
     assert not answer.is_simulated
 
 
+def test_a_fact_of_the_catalogue() -> None:
+    # Without a price in the scenario the rack costs what the catalogue says; every pool of such racks is varied.
+    text = TEXT.replace("capex: 1 MUSD/rack, ", "")
+    asked: dict[str, Any] = {"against": "rented", "stdin_text": text, "samples": 0}
+    answer = break_even("-", vary="racks.hgx-h200.capex_usd", within="0.5..5 MUSD/rack", **asked)
+    assert answer.crossings[0].values == pytest.approx((CHIPS * 2 * 8760 / annuity_frac(5, 0.1, 0.05),), rel=1e-8)
+    assert (answer.base.is_varied, answer.other.is_varied) == (True, False)
+    with pytest.raises(ScenarioError, match="neither plan reads a fact"):
+        found("racks.hgx-h200.capex_usd", sets=[])  # its price is stated
+    with pytest.raises(ScenarioError, match=r"did you mean racks\.hgx-h200\.capex_usd"):
+        break_even("-", vary="racks.hgx-h200.capex_us", **asked)
+
+
+def test_a_fact_that_the_simulator_reads() -> None:
+    answer = found("chips.h200-sxm.memory_bytes_per_s", within="4..6 TB/s")
+    assert answer.is_simulated
+    assert answer.crossings[0].winner == "base"
+    usd = [row["usd_per_mtok"] for row in answer.curve if row["plan"] == "base" and row["figure"].startswith("cost.")]
+    assert len(set(usd)) > 1  # faster memory, more idle time and less power
+
+
 def test_the_same_pool_owned_or_rented() -> None:
     # The variant rents the very racks that the base owns: their price has no effect there and stays unsaid.
     answer = found("fleet.pools.own.capex", against="lease", within="0.5..5 MUSD/rack")
