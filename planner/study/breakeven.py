@@ -143,9 +143,9 @@ def break_even(
 ) -> BreakEven:
     """Where the plan `base` (default: the file's base) and the plan `against` of a scenario cost the same.
 
-    `vary` is a path as in --set, a fact of the catalogue (`racks.jalapeno-rack.capex_usd`), or `load`; `within` its range, such as `0.3..2 MUSD/rack` (default: the range of the
-    fact, else a quarter to four times its value). `samples` is how many draws of the uncertain facts the interval is of
-    (default: `run.samples`, else 64; 0 for none).
+    `vary` is a path as in --set, a fact of the catalogue (`racks.jalapeno-rack.capex_usd`), or `load`; `within` its
+    range, such as `0.3..2 MUSD/rack` (default: the range of the fact, else a quarter to four times its value).
+    `samples` is how many draws of the uncertain facts the interval is of (default: `run.samples`, else 64; 0 for none).
 
     Raises:
         ScenarioError: a name, the path or the range means nothing; Infeasible and the others as `planner.run`.
