@@ -274,7 +274,7 @@ def finish(cell: CellTables) -> SimTables:
     return SimTables(
         classes=cell.classes,
         class_windows=cell.class_windows,
-        deployments=pl.concat([cell.placed, deployments.drop("deployment_ix")], how="horizontal"),
+        deployments=pl.DataFrame([*cell.placed, *list(deployments)[1:]]),
         windows=windows,
         sketches=cell.sketches,
         requests=cell.requests,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -18,6 +19,8 @@ from planner.errors import Fault, RunError, ScenarioError
 from planner.fleet.storage import Folder, is_address
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from planner.aggregate.result import Result
 
 VERSION = 1
@@ -105,7 +108,7 @@ def _write(result: Result, draft: Path) -> None:
     for name, file in scenarios.items():
         (draft / file).write_text(result.scenarios[name], encoding="utf-8")
     for name, table in result.tables.items():
-        table.rechunk().write_parquet(draft / f"{name}.parquet", compression="zstd", row_group_size=1 << 18)
+        _write_parquet(table, draft / f"{name}.parquet")
     if "timeline" in result.tables:
         with (draft / timeline.FILE).open("w", encoding="utf-8") as trace:
             timeline.write(result.tables["timeline"], trace)
@@ -120,6 +123,19 @@ def _write(result: Result, draft: Path) -> None:
     files = {path.name: _digest(path) for path in sorted(draft.iterdir())}
     manifest = {"schema": SCHEMA, "inputs": result.inputs, "variants": scenarios, "files": files}
     (draft / MANIFEST).write_text(_json(manifest), encoding="utf-8")
+
+
+def _write_parquet(table: pl.DataFrame, path: Path) -> None:
+    """Write a table. Raises `OSError`, as other files do: what polars says of a full disk does not name it."""
+    import polars as pl
+
+    try:
+        table.rechunk().write_parquet(path, compression="zstd", row_group_size=1 << 18)
+    except pl.exceptions.PolarsError as error:
+        room = os.statvfs(path.parent)
+        if room.f_bavail * room.f_frsize < table.estimated_size():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+        raise OSError(errno.EIO, str(error).splitlines()[0]) from None
 
 
 def scenario_files(variants: list[str]) -> dict[str, str]:

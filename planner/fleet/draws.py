@@ -26,17 +26,19 @@ class Draw:
     """Whether any replica would find prefixes again."""
     weights: tuple[tuple[float, ...], ...]
     """By class and cell: in proportion to what requests are dealt out."""
+    is_anywhere: bool = False
+    """Whether any machine with the catalogue can draw them (`can_be_anywhere`)."""
 
     @property
     def n_cells(self) -> int:
         return len(self.weights[0])
 
-    @property
-    def is_anywhere(self) -> bool:
-        """Whether any machine with the catalogue can draw them: no file of this one is read."""
-        from planner.scenario.files import reference_paths
 
-        return not any(path[0] == "traffic" for path, _ in reference_paths(self.scenario.tree))
+def can_be_anywhere(scenario: Scenario) -> bool:
+    """Whether any machine with the catalogue can draw a scenario's requests: no file of this one is read."""
+    from planner.scenario.files import reference_paths
+
+    return not any(path[0] == "traffic" for path, _ in reference_paths(scenario.tree))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Parts of a simulation: the tables of some of its cells, and how they travel and are kept as bytes.
 
-A packed part is one line of JSON (what it is, the digest of the rest) and the tables as Arrow files one after the
+A packed part is one line of JSON (what it is, the digest of the rest) and the tables as Arrow streams one after the
 other. `unpack` refuses what was torn or altered.
 """
 
@@ -84,7 +84,7 @@ def unpack(packed: bytes) -> Part:
     frames: dict[str, pl.DataFrame] = {}
     at = 0
     for name, size in about["tables"].items():
-        frames[name] = pl.read_ipc(io.BytesIO(body[at : at + size]))
+        frames[name] = pl.read_ipc_stream(io.BytesIO(body[at : at + size]))
         at += size
     facts = about["facts"]
     known = DrawnFacts(
@@ -132,5 +132,5 @@ def made_by() -> str:
 
 def _written(frame: pl.DataFrame) -> bytes:
     file = io.BytesIO()
-    frame.rechunk().write_ipc(file, compression="zstd")
+    frame.rechunk().write_ipc_stream(file, compression="zstd")
     return file.getvalue()

@@ -431,6 +431,7 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
     if address == "new":
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing of this cluster is told to anyone
         options |= {"address": "local", "num_cpus": n_workers or os.cpu_count() or 1, "include_dashboard": False}
+        options["_system_config"] = {"worker_niceness": 0}  # as threads are
     else:
         if address != "auto":
             check_answers(address)

@@ -21,7 +21,7 @@ from planner.aggregate.timeline import MAX_SPANS
 from planner.errors import Fault, Infeasible, Notice, ScenarioError, TrafficError
 from planner.fleet import cut
 from planner.fleet.cells import ns, sim_spec, targets
-from planner.fleet.draws import Draw
+from planner.fleet.draws import Draw, can_be_anywhere
 from planner.fleet.executor import Executor, Progress, Simulation
 from planner.fleet.layout import Lengths, lay_out
 from planner.scenario import Scenario, refuse_unsupported
@@ -151,11 +151,11 @@ def _plan(
 ) -> tuple[list[Simulation], list[_Job], list[Fleet]]:
     """All simulations, which seed of which variant each answers, and the fleets with what is to be said of cells."""
 
-    def spec_of(scenario: Scenario, fleet: Fleet, *, seed: int, facts: DrawnFacts | None) -> dict[str, Any]:
+    def spec_of(scenario: Scenario, fleet: Fleet, facts: DrawnFacts | None) -> dict[str, Any]:
         spec = sim_spec(
             scenario,
             fleet,
-            seed=seed,
+            seed=0,
             length_ns=facts.length_ns if facts else 0,
             keep_requests=keep_requests,
             block_tokens=facts.block_tokens if facts else None,
@@ -163,13 +163,11 @@ def _plan(
         return spec | ({"timeline_rows": MAX_SPANS} if keep_timeline else {})
 
     cuttings = [
-        cut.plan(spec_of(scenario, fleet, seed=0, facts=None), scenario.fleet.cell_replicas)
+        cut.plan(spec_of(scenario, fleet, None), scenario.fleet.cell_replicas)
         for scenario, fleet in zip(variants, fleets, strict=True)
     ]
-    first = {
-        traffic_key(scenario): _draw(scenario, scenario.run.seed, cutting)
-        for scenario, cutting in zip(variants, cuttings, strict=True)
-    }
+    draw_of = [_draws(scenario, cutting) for scenario, cutting in zip(variants, cuttings, strict=True)]
+    first = {traffic_key(scenario): draw(scenario.run.seed) for scenario, draw in zip(variants, draw_of, strict=True)}
     facts_of = dict(zip(first, executor.facts(list(first.values())), strict=True))
     simulations: list[Simulation] = []
     jobs: list[_Job] = []
@@ -181,10 +179,13 @@ def _plan(
         if ix < n_own:
             check_fits(scenario, fleet, facts.shortest_kv_tokens)
         said.append(replace(fleet, notices=(*fleet.notices, *_of_cells(cutting, facts))))
+        base = spec_of(scenario, fleet, facts)
+        base_key = hashlib.sha256(json.dumps(base, sort_keys=True).encode()).hexdigest()
+        replicas = tuple(cut.numbers(cutting))
         for seed in range(scenario.run.seed, scenario.run.seed + scenario.run.seeds):
-            draw = _draw(scenario, seed, cutting)
-            spec = spec_of(scenario, fleet, seed=seed, facts=facts)
-            key = draw.key + json.dumps(spec, sort_keys=True)
+            draw = draw_of[ix](seed)
+            spec = base | {"seed": seed}
+            key = f"{draw.key} {base_key} {seed}"
             if key not in known:
                 known[key] = len(simulations)
                 simulations.append(
@@ -192,7 +193,7 @@ def _plan(
                         inputs=inputs,
                         draw=draw,
                         specs=tuple(cut.cells(spec, cutting)),
-                        replicas=tuple(cut.numbers(cutting)),
+                        replicas=replicas,
                         end_ns=facts.length_ns + ns(scenario.run.drain_s),
                         n_requests=_expected(facts, draw),
                     )
@@ -201,10 +202,15 @@ def _plan(
     return simulations, jobs, said
 
 
-def _draw(scenario: Scenario, seed: int, cutting: Cutting) -> Draw:
-    asked = [traffic_key(scenario), seed, cutting.weights]
-    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
-    return Draw(key, scenario, seed, _has_cache(scenario), cutting.weights)
+def _draws(scenario: Scenario, cutting: Cutting) -> Callable[[int], Draw]:
+    """The draw of each seed."""
+    what, has_prefixes, is_anywhere = traffic_key(scenario), _has_cache(scenario), can_be_anywhere(scenario)
+
+    def draw(seed: int) -> Draw:
+        key = hashlib.sha256(json.dumps([what, seed, cutting.weights]).encode()).hexdigest()
+        return Draw(key, scenario, seed, has_prefixes, cutting.weights, is_anywhere)
+
+    return draw
 
 
 def _expected(facts: DrawnFacts, draw: Draw) -> tuple[int, ...]:

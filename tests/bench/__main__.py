@@ -6,6 +6,7 @@ before a decode pool. `sim_requests_per_s_flat_*`: loads, output lengths, batche
 those, where the cost of a request should stay the same; `ratio` is its time against the first of its kind.
 `sim_requests_per_s_mooncake_prefix`: the Mooncake trace with the prefix cache on, two replicas four fifths busy;
 `ratio` is the time against the same without the cache. Only where the shared traces are.
+`ray_*`: a Ray cluster of this machine against threads (`tests/bench/cluster.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from planner.facts import catalog
 from planner.model.choose import choose
 from planner.model.wish import Wish
 from planner.traffic import profiles
-from tests.bench import prefixes
+from tests.bench import cluster, prefixes
 
 N_REQUESTS = 1_000_000
 N_FLAT = 200_000
@@ -49,6 +50,7 @@ def main() -> None:
     say(f"sim_requests_per_s_{PROFILE}_disagg", N_REQUESTS / spent_s, "req/s", spent_s / (first or spent_s))
     with_prefixes()
     flat(lengths.head(N_FLAT))
+    cluster.main(say)
 
 
 def with_prefixes() -> None:
@@ -169,7 +171,17 @@ def completed_per_s(lengths: pl.DataFrame, **changes: int) -> float:
 
 def say(name: str, value: float, unit: str, ratio: float) -> None:
     """One figure."""
-    print(json.dumps({"name": name, "value": round(value), "unit": unit, "ratio": round(ratio, 3)}), flush=True)
+    print(
+        json.dumps(
+            {
+                "name": name,
+                "value": round(value) if value >= 1000 else float(f"{value:.3g}"),
+                "unit": unit,
+                "ratio": round(ratio, 3),
+            }
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
