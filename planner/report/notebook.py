@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, ScenarioError, near
 from planner.report.figures import registry, style
-from planner.report.page_answer import fleet, headline, limits, sentences
+from planner.report.page_answer import fleet, headline, sentences
 from planner.report.page_compare import side_by_side
 from planner.report.page_html import View, esc
+from planner.report.page_levels import limits
 from planner.report.verdict import word
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from planner.report.figures import registry
-from planner.report.page_answer import answer, fleet, headline, limits
+from planner.report.page_answer import answer, fleet, headline
 from planner.report.page_compare import side_by_side
 from planner.report.page_evidence import again, evidence, left_out
 from planner.report.page_figures import figures
 from planner.report.page_html import View, anchor, esc
+from planner.report.page_levels import limits
 from planner.report.page_style import sheet
 
 if TYPE_CHECKING:

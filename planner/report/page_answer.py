@@ -1,4 +1,4 @@
-"""Sections 1 to 4 of the page: the answer, the fleet, the limits, the headline figures."""
+"""Sections 1, 2 and 4 of the page: the answer, the fleet, the headline figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from planner.aggregate import slo
 from planner.report.page_html import View, anchor, esc, section, table
 from planner.report.verdict import Binding, binding, word
 
-__all__ = ["answer", "fleet", "headline", "limits"]
+__all__ = ["answer", "fleet", "headline"]
 
 MOST_NAMED = 3
 """Classes that the answer names; the table has all."""
@@ -172,7 +172,6 @@ def fleet(view: View) -> str | None:
             [
                 view.swatch(name),
                 f'<span class="sub">{view.num("count", *at, "racks")} x</span> {esc(pool["rack"])}',
-                _deployments(view, name),
                 view.num("count", *at, "chips"),
                 view.num("count", *at, "idle_chips"),
                 f'{view.num("tokens_per_s", *at, "tokens_per_s_out")}<span class="track">{bar}</span>',
@@ -180,10 +179,11 @@ def fleet(view: View) -> str | None:
                 view.num("power", *at, "rack_it_w", "mean"),
                 view.num("money", *at, "usd_per_h"),
                 esc(pool["bottleneck"]),
+                _deployments(view, name),
             ]
         )
-    head = ["Pool", "Racks", "What stands on them", "Chips", "Idle", "Tokens out", "Busy", "IT power", "Cost an hour"]
-    body = table("The fleet by pool", [*head, "Bound by"], rows, words=(0, 1, 2, 9))
+    head = ["Pool", "Racks", "Chips", "Idle", "Tokens out", "Busy", "IT power", "Cost an hour", "Bound by"]
+    body = table("The fleet by pool", [*head, "What stands on it"], rows, words=(0, 1, 8, 9))
     return section("Fleet", body, at=anchor(view.name, "fleet"), level=view.level)
 
 
@@ -199,116 +199,6 @@ def _deployments(view: View, pool: str) -> str:
             f'<span class="sub">{degrees}, {esc(each["precision"])}, {esc(each["engine"])}</span>'
         )
     return f'<div class="wrap">{"<br>".join(lines) or "nothing"}</div>'
-
-
-def limits(view: View) -> str | None:
-    """A row for each limit of each class, and one for its attainment."""
-    places = [
-        ("classes", name, "limits", ix, "value")
-        for name, each in view.tree["classes"].items()
-        for ix in range(len(each["limits"]))
-    ]
-    has_seeds = any(view.interval("time", *path) for path in places)
-    rows = []
-    for name, figures in view.tree["classes"].items():
-        for ix, limit in enumerate(figures["limits"]):
-            at = ("classes", name, "limits", ix)
-            met = {True: "met", False: "missed", None: "unknown"}[limit["met"]]
-            row = [esc(name), esc(figures["model"]), f"{esc(limit['metric'])} {esc(limit['quantile'])}"]
-            row += [view.num("time", *at, "value")]
-            row += [view.interval("time", *at, "value")] if has_seeds else []
-            row += [view.num("time", *at, "limit"), _margin(view, at, limit["margin_frac"]), _mark(met)]
-            rows.append(row)
-        rows.append(_attained(view, name, has_seeds=has_seeds))
-    head = [
-        "Class",
-        "Model",
-        "Metric",
-        "Value",
-        *(["Interval"] if has_seeds else []),
-        "Limit",
-        "Margin",
-        "Verdict",
-    ]
-    body = table("Limits by class", head, rows, words=(0, 1, 2, len(head) - 1), classes="slo")
-    body += _counts(view) + _checks(view)
-    return section("Service levels", body, at=anchor(view.name, "slo"), level=view.level)
-
-
-def _checks(view: View) -> str:
-    """What has to hold besides: capacity kept free, racks out; each class by its tightest limit."""
-    rows = []
-    for ix, check in enumerate(view.tree.get("checks", ())):
-        for name, figures in check["classes"].items():
-            at = ("checks", ix, "classes", name)
-            margins = [
-                (each["margin_frac"], nr)
-                for nr, each in enumerate(figures["limits"])
-                if each["margin_frac"] is not None
-            ]
-            row = [esc(check["label"]), esc(name), "-", "", "", ""]
-            if margins:
-                nr = min(margins)[1]
-                limit, place = figures["limits"][nr], (*at, "limits", nr)
-                row[2] = f"{esc(limit['metric'])} {esc(limit['quantile'])}"
-                row[3:] = [
-                    view.num("time", *place, "value"),
-                    view.num("time", *place, "limit"),
-                    _margin(view, place, limit["margin_frac"]),
-                ]
-            rows.append([*row, view.num("share", *at, "attainment_frac"), _mark(figures["verdict"] or "no limits")])
-        if not check["classes"]:
-            why = esc(check["reason"] or "")
-            rows.append([esc(check["label"]), why, "-", "", "", "", "", _mark(check["verdict"] or "unknown")])
-    if not rows:
-        return ""
-    head = ["Has to hold, too", "Class", "Tightest", "Value", "Limit", "Margin", "Attained", "Verdict"]
-    return table("What has to hold besides", head, rows, words=(0, 1, 2, 7))
-
-
-def _attained(view: View, name: str, *, has_seeds: bool) -> list[str]:
-    figures, at = view.tree["classes"][name], ("classes", name)
-    asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
-    verdict = ""
-    if asked is not None and reached is not None:
-        verdict = _mark("met" if reached >= asked else "missed")
-    elif not figures["limits"]:
-        verdict = "no limits"
-    row = [esc(name), esc(figures["model"]), "attained", view.num("share", *at, "attainment_frac")]
-    row += [view.interval("share", *at, "attainment_frac")] if has_seeds else []
-    return [*row, view.num("share", *at, "attainment_limit_frac") if asked is not None else "", "", verdict]
-
-
-def _margin(view: View, at: tuple[str | int, ...], margin: float | None) -> str:
-    text = view.num("margin", *at, "margin_frac")
-    return text if margin is None else f"{text} {'spare' if margin >= 0 else 'over'}"
-
-
-def _mark(verdict: str) -> str:
-    """The verdict as a word; colour only underlines it."""
-    return f'<span class="mark {verdict}">{verdict.upper() if verdict == "missed" else verdict}</span>'
-
-
-def _counts(view: View) -> str:
-    requests = view.tree["requests"]
-    words = {
-        "rejected": "rejected",
-        "timed_out": "timed out",
-        "cancelled": "cancelled",
-        "unfinished": "unfinished",
-        "retried": "sent again",
-        "lost": "lost to failures on the way",
-        "failed_rows": "trace rows refused",
-    }
-    parts = [f"{view.num('count', 'requests', key)} {words[key]}" for key in words if requests[key]]
-    seeds = view.tree["run"]["seeds"]
-    over = f", over {view.num('count', 'run', 'seeds')} seeds" if seeds > 1 else ""
-    text = (
-        f"{view.num('count', 'requests', 'offered')} requests offered, {view.num('count', 'requests', 'completed')} "
-        f"completed{''.join(', ' + part for part in parts)}; {view.num('time', 'run', 'length_s')} simulated, measured "
-        f"from {view.num('time', 'run', 'warmup_s')} on{over}."
-    )
-    return f'<p class="note">{text}</p>'
 
 
 def headline(view: View) -> str | None:

@@ -6,8 +6,22 @@ from planner.report.figures.style import DARK, LIGHT
 
 __all__ = ["sheet"]
 
-_LIGHT = {"paper": "#ffffff", "well": "#f5f7f9", "met": "#12703a", "missed": "#b42318", "open": "#86690a"}
-_DARK = {"paper": "#12161d", "well": "#1a2029", "met": "#5fd08d", "missed": "#ff8f85", "open": "#dcc052"}
+_LIGHT = {
+    "paper": "#ffffff",
+    "well": "#f5f7f9",
+    "shade": "#1b233038",
+    "met": "#12703a",
+    "missed": "#b42318",
+    "open": "#86690a",
+}
+_DARK = {
+    "paper": "#12161d",
+    "well": "#1a2029",
+    "shade": "#e8ebf04d",
+    "met": "#5fd08d",
+    "missed": "#ff8f85",
+    "open": "#dcc052",
+}
 
 
 def sheet() -> str:
@@ -54,7 +68,11 @@ font-size:clamp(1.05rem,1.9vw,1.26rem);line-height:1.45}
 .q{color:var(--soft);white-space:nowrap;font-size:.86em}
 .note,figcaption,.sub{color:var(--soft);font-size:.84rem;line-height:1.42}
 .note{max-width:56rem;margin-top:.6rem}
-.scroll{overflow-x:auto;max-width:100%}
+.scroll{overflow-x:auto;max-width:100%;background:linear-gradient(90deg,var(--paper) 40%,transparent),
+linear-gradient(270deg,var(--paper) 40%,transparent) 100% 0,
+radial-gradient(farthest-side at 0 50%,var(--shade),transparent),
+radial-gradient(farthest-side at 100% 50%,var(--shade),transparent) 100% 0;background-repeat:no-repeat;
+background-size:40px 100%,40px 100%,12px 100%,12px 100%;background-attachment:local,local,scroll,scroll}
 table{border-collapse:collapse;width:100%;font-size:.9rem;line-height:1.35}
 caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 th,td{padding:.42rem .8rem .42rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
@@ -104,7 +122,8 @@ header{padding-top:0}
 h1{font-size:17pt}h2{margin-top:1.1rem;padding-top:.5rem;font-size:12.5pt}
 .part{margin:1rem 0 .35rem;padding:0;font-size:10.5pt}
 .verdict{font-size:11pt;line-height:1.38}.question{margin-bottom:.5rem}
-.scroll{overflow:visible}table{font-size:7.9pt}th,td{padding:.24rem .5rem .24rem 0}td.n,thead th{white-space:normal}
+.scroll{overflow:visible;background:none}
+table{font-size:7.9pt}th,td{padding:.24rem .5rem .24rem 0}td.n,thead th{white-space:normal}
 .cards{grid-template-columns:repeat(4,1fr)}.cards>div{padding:.35rem 0}.cards .big{font-size:13pt}
 .figures{grid-template-columns:repeat(2,minmax(0,1fr));gap:.9rem 1.2rem}
 figure,tr,.cards>div{break-inside:avoid}h2,h3,h4,.part{break-after:avoid}
