@@ -190,8 +190,9 @@ def _allowance(pool: PoolLayout, usd_per_rack: float, annuity: float, book: Book
     chips_per_rack = pool.n_chips // pool.n_racks
     usd_per_chip = usd_per_rack / chips_per_rack if new.usd_per_chip is None else book(new.usd_per_chip)
     failures = pool.n_chips * book(new.failures_per_chip_year) * (book(new.multiplier) - 1)
+    replaced = failures * book(new.replaced_frac)
     lost = (pool.n_racks - pool.n_existing) * chips_per_rack * (1 / book(new.packaging_yield_frac) - 1)
-    return usd_per_chip * (failures + lost * annuity)
+    return usd_per_chip * (replaced + lost * annuity)
 
 
 def _shared(fleet: Fleet, terms: Terms, powers: Sequence[PoolPower], span: Span, book: Book) -> list[Charge]:

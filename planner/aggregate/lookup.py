@@ -24,8 +24,10 @@ def metric_table(result: Result, name: str, *, by: tuple[str, ...], over: str | 
         if each not in {*SECTIONS, "seed"}:
             raise ScenarioError(Fault(f"no figures by '{each}'{near(each, [*SECTIONS, 'seed'])}"))
     if over is not None:
+        if over == "sample":
+            return _over_samples(result, name)
         if over != "window":
-            raise ScenarioError(Fault(f"no figures over '{over}'{near(over, ['window'])}"))
+            raise ScenarioError(Fault(f"no figures over '{over}'{near(over, ['window', 'sample'])}"))
         return _over_windows(result, name, by)
     split = next((each for each in by if each in SECTIONS), None)
     metric, keys = _find(name, split)
@@ -113,3 +115,22 @@ def _over_windows(result: Result, name: str, by: tuple[str, ...]) -> pl.DataFram
             return table.select("variant", "seed", split, "window_ix", "start_s", value=name)
     known = [column for _, table in tables for column in table.columns[5:]]
     raise ScenarioError(Fault(f"no figure '{name}' over windows{near(name, known)}"))
+
+
+def _over_samples(result: Result, name: str) -> pl.DataFrame:
+    """The value of a headline figure, or of an uncertain fact, in each sample; null where the replicas do not fit."""
+    import polars as pl
+
+    from planner.aggregate.leaves import leaves, matching
+
+    table = result.tables.get("samples")
+    if table is None:
+        raise ScenarioError(Fault("the result has no samples", "run it with --set run.samples=64"))
+    known = table["name"].unique(maintain_order=True).to_list()
+    wanted = [name] if name in known else []
+    for tree in result.variants.values():
+        wanted += [leaf.path for leaf in matching(name, leaves(tree)) if leaf.path in known]
+    if not wanted:
+        raise ScenarioError(Fault(f"no samples of '{name}'{near(name, known)}"))
+    found = table.filter(pl.col("name").is_in(list(dict.fromkeys(wanted))))
+    return found.select("variant", "sample_ix", "member", "name", "value")

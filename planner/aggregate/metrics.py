@@ -431,8 +431,9 @@ PART_FORMULAS: dict[str, str] = {
     "storage": "their capex x storage share x annuity / 8760",
     "installation": "their capex x installation share x annuity / 8760; only where named",
     "spares": "their capex x spares share x annuity / 8760; in upkeep where not named",
-    "allowance": "pools of new silicon: chips x failures a year x (multiplier - 1) x price of a chip / 8760 + chips to "
-    "pay off x price of a chip x (1 / packaging yield - 1) x annuity / 8760",
+    "allowance": "pools of new silicon: chips x failures a year x (multiplier - 1) x share with a "
+    "replacement x price of a chip / 8760 + chips to pay off x price of a chip x (1 / packaging yield - 1) x annuity "
+    "/ 8760",
     "space": "rated kW of owned racks x USD/kW-month x 12 / 8760; only where named",
     "energy": "facility kW of owned racks, mean over the span x USD/kWh, by the hour of the day where it differs",
     "demand": "facility kW of owned racks, highest window x USD/kW-month x 12 / 8760; only where named",

@@ -52,6 +52,8 @@ class NewSilicon:
     """Of a mature chip; `upkeep` pays for those."""
     multiplier: Fact
     """How many times as many a new one has."""
+    replaced_frac: Fact
+    """Share of the failures after which hardware is replaced."""
     packaging_yield_frac: Fact
     """Share of the packages paid for that work."""
     usd_per_chip: Fact | None

@@ -57,6 +57,7 @@ def new_silicon(chip: Chip) -> NewSilicon:
     return NewSilicon(
         failures_per_chip_year=facts["defaults"]["chip_failures_per_year"],
         multiplier=facts["defaults"]["new_silicon_multiplier"],
+        replaced_frac=facts["crusoe-h200"]["host_replacement_frac"],
         packaging_yield_frac=facts["yield"]["packaging_yield_frac"],
         usd_per_chip=price if price is not None and price.used is not None else None,
     )

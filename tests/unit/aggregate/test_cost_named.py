@@ -59,16 +59,23 @@ def test_shares_of_capex_by_hand() -> None:
 
 
 def test_new_silicon_by_hand() -> None:
-    # Eight chips of 40,000 USD: 0.1 failures a year, twice as many when new: 0.8 more chips, 32,000 USD a year;
+    # Eight chips of 40,000 USD: 0.1 failures a year, twice as many when new: 0.8 more, half of which need a new chip,
+    # 16,000 USD a year;
     # at a yield of 95 % 0.42105 of a chip in eight is paid for in vain: 16,842 USD, by annuity.
-    new = NewSilicon(fact(0.1, "failures"), fact(2.0, "twice"), fact(0.95, "yield"), fact(40_000.0, "chip"))
+    new = NewSilicon(
+        failures_per_chip_year=fact(0.1, "failures"),
+        multiplier=fact(2.0, "twice"),
+        replaced_frac=fact(0.5, "half"),
+        packaging_yield_frac=fact(0.95, "yield"),
+        usd_per_chip=fact(40_000.0, "chip"),
+    )
     of = fleet(replace(pool(deployments=[placed()]), new_silicon=new))
-    wanted = (32_000 + 8 * 40_000 * (1 / 0.95 - 1) * annuity_frac(5, 0.09, 0.05)) / 8760
+    wanted = (16_000 + 8 * 40_000 * (1 / 0.95 - 1) * annuity_frac(5, 0.09, 0.05)) / 8760
     assert priced(of, {})["allowance"] == pytest.approx(wanted, abs=1e-9)
     by_rack = fleet(replace(pool(deployments=[placed()]), new_silicon=replace(new, usd_per_chip=None)))
     assert priced(by_rack, {})["allowance"] == pytest.approx(wanted * 50 / 40, abs=1e-8)  # 400,000 USD / 8
     owned = fleet(replace(pool(deployments=[placed()], n_existing=1), new_silicon=new))
-    assert priced(owned, {})["allowance"] == pytest.approx(32_000 / 8760, abs=1e-9)  # its packages were paid for before
+    assert priced(owned, {})["allowance"] == pytest.approx(16_000 / 8760, abs=1e-9)  # its packages were paid for before
     assert priced(fleet(pool(deployments=[placed()])), {})["allowance"] is None
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from planner.aggregate.result import Result
 from planner.aggregate.result_schema import result_schema
+from planner.errors import ScenarioError
 from planner.scenario import load
 from planner.study.run import run
 from planner.study.spread import N_ALONE, quantile, rank_correlation
@@ -76,6 +77,16 @@ def test_the_table_has_every_value(found: Result) -> None:
     for _, group in wide.group_by("simulated_ix", maintain_order=True):
         assert group["classes.chat.limits.ttft.p95"].n_unique() == 1
         assert group["cost.usd_per_h"].n_unique() == group.height
+
+
+def test_figures_and_facts_over_the_samples(found: Result) -> None:
+    cost = found.metric("usd_per_mtok_out_whole", over="sample")
+    assert cost.columns == ["variant", "sample_ix", "member", "name", "value"]
+    assert cost.filter(pl.col("name") == "cost.usd_per_mtok_out_whole").height == 2 * 12
+    price = found.metric("racks.jalapeno-rack.capex_usd", over="sample")
+    assert price["variant"].unique().to_list() == ["base"]
+    with pytest.raises(ScenarioError, match="did you mean cost.usd_per_mtok_out"):
+        found.metric("cost.usd_per_mtok_ou", over="sample")
 
 
 def test_variants_see_the_same_worlds(found: Result) -> None:
