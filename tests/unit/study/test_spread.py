@@ -85,7 +85,7 @@ def test_figures_and_facts_over_the_samples(found: Result) -> None:
     assert cost.filter(pl.col("name") == "cost.usd_per_mtok_out_whole").height == 2 * 12
     price = found.metric("racks.jalapeno-rack.capex_usd", over="sample")
     assert price["variant"].unique().to_list() == ["base"]
-    with pytest.raises(ScenarioError, match="did you mean cost.usd_per_mtok_out"):
+    with pytest.raises(ScenarioError, match=r"did you mean cost\.usd_per_mtok_out"):
         found.metric("cost.usd_per_mtok_ou", over="sample")
 
 
