@@ -263,6 +263,14 @@ def merge(parts: Sequence[CellTables]) -> CellTables:
     )
 
 
+def added(work: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a cell's `work` of equal deployment and window as one, exactly."""
+    try:
+        return _frame(_core.merge("work", [work]))
+    except _core.EngineError as error:
+        raise _translate(error) from None
+
+
 def finish(cell: CellTables) -> SimTables:
     """The tables of a fleet from those of its cells, once these are merged."""
     import polars as pl

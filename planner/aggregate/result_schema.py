@@ -47,6 +47,7 @@ def result_schema() -> Schema:
     whole = dict(figures["properties"]) | {
         "notices": notices,
         "checks": _list(_check()) | {"description": "What has to hold besides: capacity kept free, racks out."},
+        "split": {"anyOf": [{"type": "null"}, _split()]},
         "horizon": {"anyOf": [{"type": "null"}, _horizon()]},
         "interval": _object(_INTERVAL),
         "low": {"$ref": "#/$defs/numbers", "description": f"Low ends of the intervals; {_NO_INTERVAL}."},
@@ -121,6 +122,22 @@ def _uncertainty() -> Schema:
             "figures": _by_name(interval) | {"description": "By path; value is with every fact as it is."},
             "assumed_frac": _by_name(number) | {"description": "Share of a figure's swings that is assumed."},
             "tornado": _by_name(_list(_object(words | ends))) | {"description": "Widest first; all in swings.parquet."},
+        }
+    )
+
+
+def _split() -> Schema:
+    """How far a run that was cut in time is off at its seams, at one that was simulated whole too."""
+    number: Schema = {"type": ["number", "null"]}
+    off = {"class": _TEXT, "metric": _TEXT, "quantile": _TEXT_OR_NULL, "cut": number, "whole": number, "frac": number}
+    return _object(
+        {
+            "parts": {"type": "integer"},
+            "split_s": _NUMBER,
+            "warmup_s": _NUMBER,
+            "seam_s": _NUMBER | {"description": "Where the two parts meet that were simulated as one too."},
+            "differences": _list(_object(off)) | {"description": "Cut over whole, less one."},
+            "step_energy_frac": number,
         }
     )
 

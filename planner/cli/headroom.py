@@ -15,7 +15,7 @@ EXIT_GATE = 3
 EPILOG = """\b
 Examples:
   planner headroom scenarios/01-one-rack.yaml
-  planner headroom scenarios/08-how-many-racks.yaml --set run.seeds=10 --no-n1 --json
+  planner headroom scenarios/09-how-many-racks.yaml --set run.seeds=10 --no-n1 --json
 """
 
 

@@ -17,8 +17,8 @@ EXIT_NOTHING = 4
 
 EPILOG = """\b
 Examples:
-  planner sweep scenarios/08-how-many-racks.yaml
-  planner sweep scenarios/08-how-many-racks.yaml --set run.seeds=3 --gate --json
+  planner sweep scenarios/09-how-many-racks.yaml
+  planner sweep scenarios/09-how-many-racks.yaml --set run.seeds=3 --gate --json
 """
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from planner import core
 from planner.errors import Notice
+from planner.fleet import stretches
+from planner.fleet.stretches import Stretch
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,13 +27,15 @@ class Draw:
     has_prefixes: bool
     """Whether any replica would find prefixes again."""
     weights: tuple[tuple[float, ...], ...]
-    """By class and cell: in proportion to what requests are dealt out."""
+    """By class and part of the fleet: in proportion to what requests are dealt out."""
     is_anywhere: bool = False
     """Whether any machine with the catalogue can draw them (`can_be_anywhere`)."""
+    stretches: tuple[Stretch, ...] = ()
+    """Pieces of time that are cells of their own, all parts of the fleet in each; none is the whole time."""
 
     @property
     def n_cells(self) -> int:
-        return len(self.weights[0])
+        return len(self.weights[0]) * max(1, len(self.stretches))
 
 
 def can_be_anywhere(scenario: Scenario) -> bool:
@@ -81,12 +85,16 @@ def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
     from planner.traffic.requests import class_key, for_scenario
 
     traffic = for_scenario(draw.scenario, draw.seed, prefixes=draw.has_prefixes)
-    if draw.n_cells == 1:
+    n_parts = len(draw.weights[0])
+    if n_parts == 1:
         cells = [CellRequests(traffic.frame, traffic.runs, None)]
     else:
         keys = [class_key(name) for name in draw.scenario.traffic]
         cell_ix = core.split(traffic.frame, keys, draw.weights, seed=draw.seed)
-        cells = deal(traffic.frame, traffic.runs, cell_ix, draw.n_cells)
+        cells = deal(traffic.frame, traffic.runs, cell_ix, n_parts)
+    if draw.stretches:
+        n_classes = len(draw.scenario.traffic)
+        cells = [_piece(cell, piece, n_classes) for piece in draw.stretches for cell in cells]
     facts = DrawnFacts(
         length_ns=traffic.length_ns,
         failed_rows=traffic.failed_rows,
@@ -96,6 +104,20 @@ def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
         shortest_kv_tokens=_shortest(traffic.frame, len(draw.scenario.traffic)),
     )
     return facts, cells
+
+
+def _piece(cell: CellRequests, piece: Stretch, n_classes: int) -> CellRequests:
+    """The requests of a cell in a stretch of time; rows are counted within it."""
+    import polars as pl
+
+    frame, first = stretches.requests(cell.frame, piece, n_classes)
+    runs = cell.runs
+    if runs is not None:
+        row = pl.col("row")
+        inside = runs.filter((row >= first) & (row < first + frame.height))
+        runs = inside.with_columns((row - pl.lit(first, dtype=inside.schema["row"])).alias("row"))
+    rows = pl.int_range(first, first + frame.height, dtype=pl.UInt64, eager=True)
+    return CellRequests(frame, runs, rows if cell.rows is None else cell.rows.slice(first, frame.height))
 
 
 def _shortest(frame: pl.DataFrame, n_classes: int) -> tuple[int, ...]:

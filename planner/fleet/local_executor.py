@@ -9,7 +9,7 @@ from functools import partial
 
 from planner import core
 from planner.errors import Fault, RunError
-from planner.fleet import draws, parts
+from planner.fleet import draws, parts, stretches
 from planner.fleet.checkpoint import Stored
 from planner.fleet.draws import CellRequests, Draw, DrawnFacts
 from planner.fleet.executor import Item, Progress, Simulation, Tally, items_to_do
@@ -117,7 +117,7 @@ def _simulate(item: Item, simulation: Simulation, shelf: _Shelf, tally: Tally, s
     facts, requests = shelf.take(simulation.draw, cell)
     if stop.is_set():
         raise core.Cancelled
-    tables = core.simulate_cell(
+    tables = stretches.simulate_cell(
         simulation.specs[cell],
         requests.frame,
         requests.blocks,

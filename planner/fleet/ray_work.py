@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from planner import core
 from planner.errors import CoreError, Fault, RunError
-from planner.fleet import draws, parts
+from planner.fleet import draws, parts, stretches
 from planner.fleet.draws import CellRequests, Draw, DrawnFacts
 from planner.fleet.executor import Item, Simulation
 from planner.fleet.parts import Part
@@ -148,7 +147,7 @@ def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool]) ->
         facts, requests = drawn.facts, read(drawn)
     else:
         facts, requests = drawn
-    tables = core.simulate_cell(cell.spec, requests.frame, requests.blocks, is_cancelled=is_cancelled)
+    tables = stretches.simulate_cell(cell.spec, requests.frame, requests.blocks, is_cancelled=is_cancelled)
     tables = draws.renumbered(tables, requests.rows, cell.replicas)
     return Part(cell.inputs, cell.simulation, cell.seed, (cell.cell,), facts, tables)
 

@@ -190,6 +190,11 @@ def values(question: Question) -> Iterator[Trouble]:
     """Faults between values of different sections, once all of them are right by themselves."""
     yield from sites.faults(question)
     length_s = question.run.length_s
+    for name, klass in question.traffic.items() if question.run.split_s is not None else ():
+        chained = next((key for key in ("sessions", "agents") if getattr(klass, key) is not None), None)
+        if chained is not None or klass.arrivals == "closed":
+            what = "requests that follow one another cannot be cut into parts of time"
+            yield Trouble(("traffic", name, chained or "arrivals"), what, "take run.split away")
     for name, klass in question.traffic.items():
         if klass.rate_req_per_s is not None and length_s is not None:
             expected = klass.rate_req_per_s * length_s

@@ -185,7 +185,7 @@ class RunSpec(Section):
     days: Annotated[int, Whole(0, 366)] = 2
     """Days of the horizon that are simulated to see how far the surfaces are off; that with the peak comes first."""
     split_s: Seconds | None = Field(None, alias="split")
-    """Length of the parts that a long run is cut into, each simulated by itself."""
+    """Length of the parts that a long run is cut into, each simulated by itself with `warmup` on both sides."""
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
@@ -195,6 +195,10 @@ class RunSpec(Section):
             yield from idle(data, ["days"], "no horizon is walked: write horizon too")
 
     def laws(self) -> Iterator[Trouble]:
+        for key, value_s in (("split", self.split_s), ("warmup", self.warmup_s)):
+            if self.split_s is not None and value_s is not None and round(value_s * 1e9) % round(self.window_s * 1e9):
+                what = f"{key} is no multiple of the window, which is {self.window_s:g} s"
+                yield Trouble((key,), what, "parts are cut between windows: write run.window too")
         if (
             self.samples is not None
             and self.samples_simulated > self.samples
@@ -204,5 +208,7 @@ class RunSpec(Section):
         if self.length_s is not None:
             if self.warmup_s >= self.length_s:
                 yield Trouble(("warmup",), "the warm-up is not shorter than the run", "nothing would be measured")
+            if self.split_s is not None and self.split_s <= self.warmup_s:
+                yield Trouble(("split",), "the parts are not longer than the warm-up", "lengthen them")
             if (self.length_s + self.drain_s) / self.window_s > 10_000_000:
                 yield Trouble(("window",), "the run would have more than ten million windows", "widen the window")

@@ -69,7 +69,6 @@ UNSUPPORTED: tuple[Key, ...] = (
     Key("goal", _always, "no fleet is chosen: the one given is simulated"),
     Key("periods", _always, "one period is simulated"),
     Key("run.horizon", _always, "the horizon is not walked", verbs=("run", "sweep"), is_said=True),
-    Key("run.split", _always, "a run is not cut into parts"),
     Key("sweep", _always, "the values of the scenario itself are taken", verbs=("sweep",), is_said=True),
 )
 """One row for each key that not every verb acts on; a key that every verb acts on has none."""

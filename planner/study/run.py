@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from planner import units
 from planner.aggregate.timeline import MAX_SPANS
 from planner.errors import Fault, Infeasible, Notice, ScenarioError, TrafficError
-from planner.fleet import cut
+from planner.fleet import cut, stretches
 from planner.fleet.cells import ns, sim_spec, targets
 from planner.fleet.draws import Draw, can_be_anywhere
 from planner.fleet.executor import Executor, Progress, Simulation
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from planner.fleet.cut import Cutting
     from planner.fleet.draws import DrawnFacts
     from planner.fleet.fleet import Fleet
+    from planner.fleet.stretches import Stretch
     from planner.traffic.requests import ScenarioTraffic
 
 MAX_RUN_S = 100 * 366 * 86_400.0
@@ -80,6 +81,7 @@ def run(
     from planner.aggregate.result import Result
     from planner.fleet.local_executor import LocalExecutor
     from planner.study.horizon import with_horizon
+    from planner.study.seams import with_seams
     from planner.study.spread import with_spread
 
     variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
@@ -93,6 +95,7 @@ def run(
     kept_too = partial(simulated, kept=kept, keep_requests=keep_requests, keep_timeline=keep_timeline)
     runs = with_checks(variants, fleets, [lengths[traffic_key(scenario)] for scenario in variants], kept_too)
     result = with_spread(Result.of(runs, inputs=inputs, curves=curves(runs)), runs, simulated)
+    result = with_seams(result, runs, simulated)
     return with_horizon(result, runs, simulated, folder=surfaces, workers=workers)
 
 
@@ -104,11 +107,15 @@ def simulate(
     inputs: str = "",
     progress: Callable[[Progress], None] = lambda _: None,
     n_own: int | None = None,
+    pieces: Mapping[int, Sequence[Stretch]] | None = None,
     kept: Kept | None = None,
     keep_requests: bool = False,
     keep_timeline: bool = False,
 ) -> list[VariantRun]:
-    """Every seed of every variant on its fleet, equal simulations once; after the first `n_own` come their checks."""
+    """Every seed of every variant on its fleet, equal simulations once; after the first `n_own` come their checks.
+
+    `pieces` of time are simulated of the variants at those places; otherwise the whole run, cut as `run.split` says.
+    """
     from planner.aggregate.inputs import SeedRun, VariantRun
     from planner.core import SimTables, finish
 
@@ -119,6 +126,7 @@ def simulate(
         executor,
         inputs=inputs,
         n_own=n_own,
+        pieces=pieces or {},
         keep_requests=keep_requests,
         keep_timeline=keep_timeline,
     )
@@ -146,6 +154,7 @@ def _plan(
     *,
     inputs: str,
     n_own: int,
+    pieces: Mapping[int, Sequence[Stretch]],
     keep_requests: bool,
     keep_timeline: bool,
 ) -> tuple[list[Simulation], list[_Job], list[Fleet]]:
@@ -178,22 +187,26 @@ def _plan(
         check_span(scenario, facts.length_ns)
         if ix < n_own:
             check_fits(scenario, fleet, facts.shortest_kv_tokens)
+        cuts = pieces.get(ix) or _stretches(scenario, facts.length_ns)
         said.append(replace(fleet, notices=(*fleet.notices, *_of_cells(cutting, facts))))
         base = spec_of(scenario, fleet, facts)
         base_key = hashlib.sha256(json.dumps(base, sort_keys=True).encode()).hexdigest()
         replicas = tuple(cut.numbers(cutting))
         for seed in range(scenario.run.seed, scenario.run.seed + scenario.run.seeds):
-            draw = draw_of[ix](seed)
+            draw = _in_pieces(draw_of[ix](seed), cuts)
             spec = base | {"seed": seed}
             key = f"{draw.key} {base_key} {seed}"
+            specs = cut.cells(spec, cutting)
             if key not in known:
                 known[key] = len(simulations)
                 simulations.append(
                     Simulation(
                         inputs=inputs,
                         draw=draw,
-                        specs=tuple(cut.cells(spec, cutting)),
-                        replicas=replicas,
+                        specs=tuple(stretches.spec_of(each, piece) for piece in cuts for each in specs)
+                        if cuts
+                        else tuple(specs),
+                        replicas=replicas * max(1, len(cuts)),
                         end_ns=facts.length_ns + ns(scenario.run.drain_s),
                         n_requests=_expected(facts, draw),
                     )
@@ -211,6 +224,23 @@ def _draws(scenario: Scenario, cutting: Cutting) -> Callable[[int], Draw]:
         return Draw(key, scenario, seed, has_prefixes, cutting.weights, is_anywhere)
 
     return draw
+
+
+def _in_pieces(draw: Draw, cuts: Sequence[Stretch]) -> Draw:
+    """The draw cut in time; the same where it is not."""
+    if not cuts:
+        return draw
+    key = hashlib.sha256(json.dumps([draw.key, *(piece.name for piece in cuts)]).encode()).hexdigest()
+    return replace(draw, key=key, stretches=tuple(cuts))
+
+
+def _stretches(scenario: Scenario, length_ns: int) -> tuple[Stretch, ...]:
+    """The pieces of time that `run.split` asks for; none where the run is one."""
+    asked = scenario.run
+    if asked.split_s is None:
+        return ()
+    found = stretches.plan(length_ns=length_ns, split_ns=ns(asked.split_s), warmup_ns=ns(asked.warmup_s))
+    return found if len(found) > 1 else ()
 
 
 def _expected(facts: DrawnFacts, draw: Draw) -> tuple[int, ...]:

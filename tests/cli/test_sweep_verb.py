@@ -8,7 +8,7 @@ import polars as pl
 
 from tests.commandline import ROOT, answer, planner
 
-FILE = "scenarios/08-how-many-racks.yaml"
+FILE = "scenarios/09-how-many-racks.yaml"
 SHORT = ("--set", "run.length=8 s", "--set", "run.warmup=2 s")
 
 

@@ -17,7 +17,6 @@ ADDED = [
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
     ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
-    ("length: 10 min", "length: 10 min, split: 5 min", "run.split"),
 ]
 SAID = {"sweep", "run.horizon"}
 
