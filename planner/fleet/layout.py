@@ -16,6 +16,7 @@ from planner import units
 from planner.errors import Fault, Infeasible, Notice
 from planner.facts import catalog
 from planner.fleet import drafts
+from planner.fleet.contract import contract
 from planner.fleet.fleet import Fleet, Placed, PoolLayout, SiteLayout
 from planner.fleet.racks import with_its_chips
 from planner.fleet.site import highest_pue, new_silicon, site_facts, site_times
@@ -81,7 +82,7 @@ def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
                 n_chips=n_chips,
                 idle_chips=n_chips - used,
                 capex_usd_per_rack=capex,
-                rent_usd_per_chip_h=pool.rent_usd_per_chip_h,
+                rent_usd_per_chip_h=pool.rent_usd_per_chip_h or contract(scenario, name, pool, chip, faults),
                 new_silicon=new_silicon(chip) if pool.new_silicon else None,
             )
         )

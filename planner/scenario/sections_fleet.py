@@ -128,6 +128,8 @@ class Pool(Section):
     """Price of a rack as delivered, in place of the catalogue's."""
     rent_usd_per_chip_h: Annotated[Fact, FactOf("usd_per_chip_h")] | None = Field(None, alias="rent")
     """Price of a rented chip-hour; the pool is then rented, not bought."""
+    contract: Literal["3-year", "hyperscaler", "neocloud"] | None = None
+    """The catalogue's price of a chip-hour in place of `rent`: of three years, or what large owners pay all in."""
     existing: _RackCount = 0
     """How many of the racks are owned already: no capex, but they count in power."""
     new_silicon: Flag = False
@@ -151,8 +153,12 @@ class Pool(Section):
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
         if data.get("deploy") in ([], ()):
             yield Trouble(("deploy",), "nothing is deployed on the pool's racks", "write at least one {model, chips}")
+        for key in ("rent", "contract"):
+            if key in data:
+                reason = f"the pool is rented: take it or `{key}` away"
+                yield from idle(data, ["capex", "existing", "new_silicon"], reason)
         if "rent" in data:
-            yield from idle(data, ["capex", "existing", "new_silicon"], "the pool is rented: take it or `rent` away")
+            yield from idle(data, ["contract"], "`rent` says the price: take one of the two away")
 
     def laws(self) -> Iterator[Trouble]:
         most = self.count if self.count_range is None else self.count_range.max

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import Infeasible
+from planner.fleet.fleet import Fleet
 from planner.fleet.layout import Lengths, lay_out, pack
 from planner.scenario import load
 
@@ -125,3 +126,23 @@ def test_silent_sites_take_the_defaults_and_a_grid_gives_carbon_only(tmp_path):
     assert grid.carbon_kgco2e_per_kwh.number == pytest.approx(0.0301)
     named = lay_out(scenario(tmp_path, more="site: {name: no, pue: 1.3}"), LENGTHS)
     assert (named.pue.number, named.electricity_usd_per_kwh.number) == (1.3, 0.07)
+
+
+def test_a_contract_takes_the_catalogues_price_of_a_chip_hour() -> None:
+    def laid(rack: str, model: str, kind: str) -> Fleet:
+        text = f"""
+title: t
+traffic: {{chat: {{model: {model}, arrivals: poisson, rate: 1 req/s, input: 100 tok, output: 10 tok}}}}
+fleet: {{pools: {{a: {{rack: {rack}, count: 1, contract: {kind}, deploy: [{{model: {model}, chips: 4}}]}}}}}}
+run: {{length: 1 min}}
+"""
+        return lay_out(load("-", stdin_text=text), {"chat": Lengths(100, 10)})
+
+    rent = laid("gb300-nvl72", "gpt-oss-120b", "3-year").pools[0].rent_usd_per_chip_h
+    assert rent is not None
+    assert (rent.number, rent.path, rent.grade) == (3.96, "prices.gb300.rental_3y_usd_per_chip_h", "third-party")
+    with pytest.raises(Infeasible, match="no source gives a 3-year price of jalapeno"):
+        laid("jalapeno-rack", "gpt-oss-120b", "3-year")
+    own = laid("jalapeno-rack", "gpt-oss-120b", "hyperscaler").pools[0].rent_usd_per_chip_h
+    assert own is not None
+    assert (own.number, own.grade) == (0.55, "undisclosed")

@@ -28,7 +28,7 @@ def test_many_faults_in_one_report(faults: Faults) -> None:
         "11:23: slo.quick.ttft.p95: unknown unit 'mss'; did you mean ms, s?",
         "14:5: fleet.pools.a: count is missing",
         "14:15: fleet.pools.a.rack: no rack is named 'jalapeno-rak'; did you mean jalapeno-rack?",
-        "14:29: fleet.pools.a.cuont: unknown key 'cuont'; did you mean count?",
+        "14:29: fleet.pools.a.cuont: unknown key 'cuont'; did you mean count, contract?",
         "15:14: site.grid: no site is named 'us-virgina'; did you mean us-virginia, us-georgia, us-arizona?",
         "16:31: run.warmup: the warm-up is not shorter than the run; nothing would be measured",
         "16:46: run.seeds: '0' is out of range; from 1 to 1,000",
