@@ -11,7 +11,8 @@
 ['variant', 'value', 'low', 'high']
 
 `Result.figure` draws a figure, `Result.save` and `Result.load` write and read its folder, `compare` sets two results
-side by side, and `frontier` asks what a chip gives for its latency, power and price.
+side by side, and `frontier` asks what a chip gives for its latency, power and price. `sweep` answers a scenario at
+every point of its axes, `headroom` says how much more load its fleet takes.
 """
 
 from __future__ import annotations
@@ -26,34 +27,44 @@ if TYPE_CHECKING:
     from planner.scenario.schema import Scenario
     from planner.study.breakeven import BreakEven, break_even
     from planner.study.frontier import Frontier, frontier
+    from planner.study.headroom import Headroom, headroom
     from planner.study.run import run
+    from planner.study.sweep import Sweep, sweep
 
 __all__ = [
     "BreakEven",
     "Comparison",
     "Frontier",
+    "Headroom",
     "Lengths",
     "Result",
     "Scenario",
+    "Sweep",
     "break_even",
     "compare",
     "frontier",
+    "headroom",
     "load",
     "run",
+    "sweep",
 ]
 
 _HOME = {
     "BreakEven": "planner.study.breakeven",
     "Comparison": "planner.report.compare",
     "Frontier": "planner.study.frontier",
+    "Headroom": "planner.study.headroom",
     "Lengths": "planner.model.sweep",
     "Result": "planner.aggregate.result",
     "Scenario": "planner.scenario",
+    "Sweep": "planner.study.sweep",
     "break_even": "planner.study.breakeven",
     "compare": "planner.report.compare",
     "frontier": "planner.study.frontier",
+    "headroom": "planner.study.headroom",
     "load": "planner.scenario",
     "run": "planner.study.run",
+    "sweep": "planner.study.sweep",
 }
 
 

@@ -25,6 +25,7 @@ Examples:
 @click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
 @click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
+@click.option("--ray", metavar="new|auto|ADDRESS", help="Simulate on a Ray cluster, not on threads.")
 @click.option("--n1/--no-n1", default=True, help="Look at it with a rack of each pool out too [yes].")
 @click.option("--gate", is_flag=True, help="Exit 3 when the scenario's own load does not hold.")
 @output.verb(SCHEMA)
@@ -34,6 +35,7 @@ def command(
     sets: tuple[str, ...],
     seed: int | None,
     workers: int | None,
+    ray: str | None,
     n1: bool,
     gate: bool,
     to: output.Settings,
@@ -44,6 +46,7 @@ def command(
     fleet.spare and fleet.survive ask for has to hold too.
     """
     from planner.cli.run import load_variants
+    from planner.fleet.executors import opened
     from planner.report.headroom_text import headroom_report
     from planner.scenario.unsupported import set_aside
     from planner.study.headroom import Looked, headroom
@@ -57,7 +60,8 @@ def command(
         line.say(f"{looked.what}: {looked.load:.4g} times the load, {looked.n_simulations} simulations done")
 
     try:
-        found = headroom(asked, with_n1=n1, workers=workers, progress=tell)
+        with opened(workers=workers, ray=ray) as executor:
+            found = headroom(asked, with_n1=n1, executor=executor, progress=tell)
     finally:
         line.end()
     shown = headroom_report(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 
 import click
 
 from planner.cli import output
 from planner.cli.progress import ProgressLine
+from planner.cli.run_options import HowToRun, how_to_run
 
 SCHEMA = "planner.sweep/1"
 EXIT_GATE = 3
@@ -28,11 +28,7 @@ Examples:
 @click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
 @click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the results [runs/TITLE-sweep-HASH].")
-@click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
-@click.option("--resume", is_flag=True, help="Complete a sweep that was interrupted.")
-@click.option("--gate", is_flag=True, help="Exit 3 when no point holds every limit.")
-@click.option("--force", is_flag=True, help="Begin anew, over a sweep that is there.")
+@how_to_run
 @output.verb(SCHEMA)
 def command(
     scenario: str,
@@ -40,17 +36,14 @@ def command(
     is_all: bool,
     sets: tuple[str, ...],
     seed: int | None,
-    out: Path | None,
-    workers: int | None,
-    resume: bool,
-    gate: bool,
-    force: bool,
+    how: HowToRun,
     to: output.Settings,
 ) -> None:
     """Run SCENARIO (a file, or - for stdin) at every point of the axes of its `sweep`.
 
     An axis is the path of any value, as in --set, and the values that it takes; the number of racks is one. All points
-    draw from the same seeds. Ends with the cheapest point that holds every limit, or with the one that comes nearest.
+    draw from the same seeds. Every point is kept as it is done, so that --resume goes on where a sweep was interrupted.
+    Ends with the cheapest point that holds every limit, or with the one that comes nearest.
     """
     from planner.cli.run import load_variants
     from planner.report.sweep_text import sweep_report
@@ -65,14 +58,15 @@ def command(
         line.note(done.frac, f"{done.n_done} of {done.n_points} points done")
 
     try:
-        done = sweep_answer.answer(
-            scenarios,
-            solve_many=partial(run, workers=workers),
-            out=out,
-            is_forced=force,
-            is_resumed=resume,
-            progress=tell,
-        )
+        with how.executor() as executor:
+            done = sweep_answer.answer(
+                scenarios,
+                solve_many=partial(run, executor=executor),
+                out=how.out,
+                is_forced=how.is_forced,
+                is_resuming=how.is_resuming,
+                progress=tell,
+            )
     finally:
         line.end()
     found = done.sweep
@@ -89,6 +83,6 @@ def command(
     if all(row.reason for row in found.rows):
         click.echo("error: no point can be simulated", err=True)
         sys.exit(EXIT_NOTHING)
-    if gate and found.cheapest is None:
+    if how.gate and found.cheapest is None:
         click.echo("gate: no point holds every limit", err=True)
         sys.exit(EXIT_GATE)

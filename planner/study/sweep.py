@@ -173,6 +173,14 @@ def sweep(
     Raises:
         ScenarioError: there are no axes, or too many points.
         RunError, CoreError: the surroundings failed.
+
+    >>> import planner
+    >>> short = ["run.length=20 s", "run.warmup=5 s"]
+    >>> found = planner.sweep(planner.load("scenarios/09-how-many-racks.yaml", sets=short))
+    >>> found.cheapest.label
+    'fleet.pools.jalapeno.count=1, fleet.pools.gb300.count=0'
+    >>> found.points.height
+    12
     """
     variants = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     axes = axes_of(variants[0])

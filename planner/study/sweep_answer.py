@@ -11,8 +11,8 @@ begun.json        the question
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, PlannerError, RunError
+from planner.fleet.storage import Folder, is_address
 from planner.scenario.files import is_file, locate
 from planner.study.answer import RUNS, slug
 from planner.study.points import Point
@@ -39,16 +40,17 @@ class SweepAnswer:
     """A sweep, where it stands, and how much of it was there before."""
 
     sweep: Sweep
-    folder: Path
+    folder: Path | str
+    """A path, or an address such as s3://bucket/sweep."""
     inputs: str
     n_known: int
     """Points that were answered before."""
     is_reused: bool
     wall_s: float
 
-    def folder_of(self, point: Point) -> Path:
+    def folder_of(self, point: Point) -> str:
         """Where the result of a point stands."""
-        return self.folder / POINTS / _number(point)
+        return _place(self.folder, point)
 
 
 def answer(
@@ -56,52 +58,55 @@ def answer(
     solve: Solve | None = None,
     *,
     solve_many: SolveMany = run,
-    out: Path | None = None,
+    out: Path | str | None = None,
     is_forced: bool = False,
-    is_resumed: bool = False,
+    is_resuming: bool = False,
     progress: Callable[[Done], None] = lambda _: None,
 ) -> SweepAnswer:
     """The sweep of `scenarios` (variants of one file), from its folder as far as it was answered before.
 
-    `is_resumed` completes a folder of which some points are missing; without it such a folder is refused. `is_forced`
-    begins anew.
+    `out` is a path or an address. `is_resuming` completes a folder of which some points are missing; without it such a
+    folder is refused. `is_forced` begins anew.
 
     Raises:
         RunError: the folder cannot be written, is unfinished, or holds something else.
         The errors of `sweep`.
     """
+    from planner.aggregate.result import Result
+
     start_s = time.monotonic()
     inputs = digest(scenarios)
-    folder = out if out is not None else RUNS / f"{slug(scenarios[0].title)}-sweep-{inputs.removeprefix('sha256:')[:8]}"
-    is_there = _check(folder, inputs, is_forced=is_forced, is_resumed=is_resumed)
+    named = RUNS / f"{slug(scenarios[0].title)}-sweep-{inputs.removeprefix('sha256:')[:8]}" if out is None else out
+    folder: Path | str = str(named) if is_address(named) else Path(named)
+    root = Folder.of(folder)
+    is_there = _check(root, inputs, is_forced=is_forced, is_resuming=is_resuming)
     found: list[int] = []
 
     def known(point: Point) -> Result | None:
-        from planner.aggregate.result import Result
-
         try:
-            result = Result.load(folder / POINTS / _number(point))
+            result = Result.load(_place(folder, point))
         except (PlannerError, OSError):
             return None
         found.append(point.ix)
         return result
 
     def keep(point: Point, result: Result) -> None:
-        place = folder / POINTS / _number(point)
-        if place.exists():  # damaged, or it would be known
-            shutil.rmtree(place)
-        result.save(place)
+        place = _place(folder, point)
+        Folder.of(place).remove_all()  # damaged, or it would be known
+        try:
+            result.save(place)
+        except OSError as error:
+            what = f"cannot write {place}: {error.strerror or error}"
+            raise RunError(Fault(what, "choose another folder with -o, or make room")) from None
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / BEGUN, {"schema": SCHEMA, "inputs": inputs})
-        made = sweep(scenarios, solve, solve_many=solve_many, known=known, keep=keep, progress=progress)
-        if not is_there:
-            made.points.write_parquet(folder / f"{POINTS}.parquet", compression="zstd")
-            _write(folder / FILE, {"schema": SCHEMA, "inputs": inputs, "result": made.to_json()})
-    except OSError as error:
-        reason = error.strerror or error
-        raise RunError(Fault(f"cannot write {folder}: {reason}", "choose another folder with -o")) from None
+    if not is_there:
+        _write(root, BEGUN, {"schema": SCHEMA, "inputs": inputs})
+    made = sweep(scenarios, solve, solve_many=solve_many, known=known, keep=keep, progress=progress)
+    if not is_there:
+        table = io.BytesIO()
+        made.points.write_parquet(table, compression="zstd")
+        root.write(f"{POINTS}.parquet", table.getvalue())
+        _write(root, FILE, {"schema": SCHEMA, "inputs": inputs, "result": made.to_json()})
     return SweepAnswer(made, folder, inputs, len(found), is_there, time.monotonic() - start_s)
 
 
@@ -128,44 +133,38 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(child)
 
 
-def _check(folder: Path, inputs: str, *, is_forced: bool, is_resumed: bool) -> bool:
+def _check(root: Folder, inputs: str, *, is_forced: bool, is_resuming: bool) -> bool:
     """Whether the sweep is there and whole. Raises `RunError` where something else is in the way."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if not root.exists() or (root.is_local and Path(root.place).is_dir() and not any(Path(root.place).iterdir())):
         return False
-    begun = _read(folder / BEGUN)
+    begun = _read(root, BEGUN)
     if begun is None or begun.get("schema") != SCHEMA:
-        what = f"{folder} is there and is no sweep"
+        what = f"{root} is there and is no sweep"
         raise RunError(Fault(what, "choose another folder with -o, or move it away"))
     if is_forced:
-        try:
-            shutil.rmtree(folder)
-        except OSError as error:
-            raise RunError(Fault(f"cannot replace {folder}: {error.strerror or error}", "choose another")) from None
+        root.remove_all()
         return False
     if begun.get("inputs") != inputs:
-        what = f"{folder} holds the sweep of another question"
+        what = f"{root} holds the sweep of another question"
         raise RunError(Fault(what, "choose another folder with -o, or use --force"))
-    is_whole = _read(folder / FILE) is not None
-    if not is_whole and not is_resumed:
-        what = f"{folder} holds this sweep unfinished"
+    is_whole = _read(root, FILE) is not None
+    if not is_whole and not is_resuming:
+        what = f"{root} holds this sweep unfinished"
         raise RunError(Fault(what, "--resume completes it, --force begins anew"))
     return is_whole
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(root: Folder, name: str) -> dict[str, Any] | None:
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        read = json.loads(root.read(name)) if name in root.names() else None
+    except ValueError:
         return None
     return read if isinstance(read, dict) else None
 
 
-def _write(path: Path, body: dict[str, Any]) -> None:
-    """The file at once and whole."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps(body, ensure_ascii=False, allow_nan=False, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+def _write(root: Folder, name: str, body: dict[str, Any]) -> None:
+    root.write(name, (json.dumps(body, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode())
 
 
-def _number(point: Point) -> str:
-    return f"{point.ix:05d}"
+def _place(folder: Path | str, point: Point) -> str:
+    return f"{folder}/{POINTS}/{point.ix:05d}"

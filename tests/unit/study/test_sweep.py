@@ -63,7 +63,7 @@ def test_a_point_is_the_same_run_by_set_byte_for_byte(grid: Callable[..., Scenar
         by_hand = answer([alone], out=tmp_path / f"run{row.point.ix}").folder
         for file in by_hand.iterdir():
             if file.name != "log.txt":
-                assert file.read_bytes() == (found.folder_of(row.point) / file.name).read_bytes(), file.name
+                assert file.read_bytes() == (Path(found.folder_of(row.point)) / file.name).read_bytes(), file.name
 
 
 def test_an_infeasible_point_is_a_row_with_its_reason(grid: Callable[..., Scenario]) -> None:
@@ -164,7 +164,7 @@ def test_what_was_done_is_kept_and_resume_does_the_rest(grid: Callable[..., Scen
     torn = tmp_path / "cut" / "points" / "00003"
     torn.mkdir()
     (torn / "result.json").write_text("{")
-    again = sweep_answer.answer([s], solve_many=count, out=tmp_path / "cut", is_resumed=True)
+    again = sweep_answer.answer([s], solve_many=count, out=tmp_path / "cut", is_resuming=True)
     assert again.n_known == 1
     assert sum(calls) >= 3
     for name in ("sweep.json", "points.parquet"):
@@ -176,6 +176,17 @@ def test_what_was_done_is_kept_and_resume_does_the_rest(grid: Callable[..., Scen
     assert calls == [2, 1, 1]  # only the two infeasible ones are asked again
     with pytest.raises(RunError, match="another question"):
         sweep_answer.answer([grid(sets=["run.seed=9"])], out=tmp_path / "cut")
+
+
+def test_a_sweep_stands_at_any_address(grid: Callable[..., Scenario]) -> None:
+    place = "memory://sweeps/one"
+    first = sweep_answer.answer([grid()], out=place)
+    again = sweep_answer.answer([grid()], out=place)
+    assert again.is_reused
+    assert again.n_known == 4
+    assert again.sweep.to_json() == first.sweep.to_json()
+    forced = sweep_answer.answer([grid()], out=place, is_forced=True)
+    assert (forced.is_reused, forced.n_known) == (False, 0)
 
 
 def test_bad_grids(grid: Callable[..., Scenario]) -> None:
