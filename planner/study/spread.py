@@ -29,6 +29,8 @@ from planner.facts.fact import Fact
 from planner.study.uncertainty import Sample, Uncertain, alone, applied, sample, uncertain
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from planner.aggregate.inputs import SeedRun, VariantRun
     from planner.aggregate.result import Result
     from planner.fleet.fleet import Fleet
@@ -95,7 +97,7 @@ def with_spread(result: Result, runs: Sequence[VariantRun], simulate: Simulate) 
         trees[name] = {**trees[name], "uncertainty": _tree(spread, swings)}
         others = tables["swings"].filter((pl.col("variant") != name) | (pl.col("seed") != _seed(spread)))
         tables["swings"] = pl.concat([others, _frame("swings", swings)])
-    tables["samples"] = _frame("samples", [row for spread in spreads for row in _sample_rows(spread)])
+    tables["samples"] = pl.concat([_samples(spread) for spread in spreads])
     return replace(result, variants=trees, tables=tables)
 
 
@@ -384,16 +386,27 @@ def _simulated_row(spread: _Spread, fact: Fact, figure: str, base: float | None)
     return row
 
 
-def _sample_rows(spread: _Spread) -> list[Row]:
+def _samples(spread: _Spread) -> pl.DataFrame:
     """Every value of every sample: facts as they were drawn, then figures; null where the replicas do not fit."""
-    rows = []
+    import polars as pl
+
+    from planner.aggregate.columns import SAMPLES, schema_of
+
+    columns: dict[str, list[Any]] = {name: [] for name in SAMPLES}
     for one, found in zip(spread.samples, spread.found, strict=True):
-        head = {"variant": spread.run.scenario.name, "seed": _seed(spread), "sample_ix": one.ix}
-        head |= {"simulated_ix": one.simulated_ix, "member": one.member}
-        rows += [{**head, "kind": "fact", "name": path, "value": value} for path, value in one.values.items()]
         figures: Figures = dict.fromkeys(spread.base) if found is None else found
-        rows += [{**head, "kind": "figure", "name": name, "value": value} for name, value in figures.items()]
-    return rows
+        for kind, values in (("fact", one.values), ("figure", figures)):
+            n = len(values)
+            columns["sample_ix"] += [one.ix] * n
+            columns["simulated_ix"] += [one.simulated_ix] * n
+            columns["member"] += [one.member] * n
+            columns["kind"] += [kind] * n
+            columns["name"] += values
+            columns["value"] += values.values()
+    n = len(columns["value"])
+    columns["variant"] = [spread.run.scenario.name] * n
+    columns["seed"] = [_seed(spread)] * n
+    return pl.DataFrame(columns, schema=schema_of(SAMPLES))
 
 
 def _frame(table: str, rows: Sequence[Row]) -> Any:
