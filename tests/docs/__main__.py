@@ -12,5 +12,4 @@ for name, page in PAGES.items():
 for path in outputs.pages():
     text = path.read_text(encoding="utf-8")
     new = outputs.renewed(text)
-    if outputs.same(new) != outputs.same(text):
-        path.write_text(new, encoding="utf-8")
+    path.write_text(new, encoding="utf-8")

@@ -1,6 +1,7 @@
 """Command output in pages: each ```console block is what its `$ planner ...` lines print today.
 
-What differs from run to run or from build to build (wall time, the hash in a folder's name) is not compared.
+What differs from run to run is left out (how long it took), what differs from build to build is not compared (the hash
+in a folder's name).
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ def renewed(text: str) -> str:
 def _block(text: str, folder: Path) -> str:
     lines = []
     for command in re.findall(r"^\$ planner (.+)$", text, re.MULTILINE):
-        done = planner(*shlex.split(command), cwd=folder)
+        words = shlex.split(command)
+        page = ["--report"] if words[0] == "run" and "--no-report" not in words else []
+        done = planner(*words, *page, cwd=folder)
         shown = done.stdout if done.returncode in {0, 3, 4} else done.stderr
+        shown = re.sub(r"( +)(\S[^\n]*? simulated) in [\d.]+ \w+", r"\1\2", shown)  # how long it took is this machine's
         lines += [f"$ planner {command}", *(line.rstrip() for line in shown.rstrip().splitlines())]
     return "\n".join([*lines, ""])
 
 
 def same(text: str) -> str:
     """What is compared of a page."""
-    text = re.sub(r"simulated in [\d.]+ \w+", "simulated in -", text)
+    text = re.sub(r" simulated in [\d.]+ \w+", " simulated", text)
     text = re.sub(r"(runs/[a-z0-9-]+)-[0-9a-f]{8}", r"\1-", text)
     return re.sub(r"sha256:[0-9a-f]{8,}", "sha256:-", re.sub(r" {2,}", "  ", text))
