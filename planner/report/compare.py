@@ -170,7 +170,7 @@ def _about(side: Side) -> dict[str, Any]:
 
 
 def open_side(text: str) -> Side | list[Side]:
-    """The variant that `FOLDER` or `FOLDER:VARIANT` names; all of them where it names none and there are several.
+    """The variant that `FOLDER` or `FOLDER:VARIANT` names, a folder or an address; all of several where it names none.
 
     Raises:
         ScenarioError: it is no result, or has no such variant. RunError: it is damaged, or of a later version.
@@ -178,7 +178,7 @@ def open_side(text: str) -> Side | list[Side]:
     from planner.aggregate.result import Result
 
     folder, _, variant = text.rpartition(":")
-    if Path(text).exists() or not folder:
+    if Path(text).exists() or not folder or variant.startswith("//"):  # `s3://bucket/run` names no variant
         result = Result.load(text)
         sides = [Side(f"{text}:{name}" if len(result.variants) > 1 else text, name, result) for name in result.variants]
         return sides if len(sides) > 1 else sides[0]

@@ -202,6 +202,16 @@ def test_folders_and_variants(tmp_path: Path) -> None:
         planner.compare(f"{tmp_path}/one")
 
 
+def test_addresses_have_colons_of_their_own(tmp_path: Path) -> None:
+    both = Result.of(
+        [variant(TOY, simulated()), variant(DEAR, simulated(), asked=replace(scenario(), name="dear"))], inputs="x"
+    )
+    both.save(tmp_path / "both")
+    found = planner.compare(f"file://{tmp_path}/both:base", f"file://{tmp_path}/both:dear")
+    assert found.row("cost.parts.racks").verdict == "worse"
+    assert [one.other.variant for one in planner.compare(f"file://{tmp_path}/both").against] == ["dear"]
+
+
 def test_a_result_of_a_later_version_is_refused(tmp_path: Path) -> None:
     result(TOY, simulated()).save(tmp_path / "one")
     manifest = tmp_path / "one" / "manifest.json"
