@@ -34,6 +34,8 @@ class Result:
     """Digest of everything that the result depends on."""
     built: Mapping[str, str] = field(default_factory=dict)
     """What it was made with: versions of planner and of the core."""
+    plan: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What to buy, where the result is of `planner optimize`; its variants are the periods' peaks and typical days."""
 
     @classmethod
     def of(cls, runs: Sequence[VariantRun], *, inputs: str, curves: pl.DataFrame | None = None) -> Result:
@@ -81,7 +83,11 @@ class Result:
         return sum(slo.n_missed_of_all(tree) for tree in self.variants.values())
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as they are printed: those of the one variant, or `variants` by name."""
+        """The figures as they are printed: those of the one variant, or `variants` by name; of a plan those of the peak
+        that is dearest to meet, with all `variants` and the `plan`.
+        """
+        if self.plan is not None:
+            return {**self.variants[self.plan["shown"]], "variants": dict(self.variants), "plan": dict(self.plan)}
         if len(self.variants) == 1:
             return dict(next(iter(self.variants.values())))
         return {"variants": dict(self.variants)}

@@ -41,7 +41,12 @@ def result_schema() -> Schema:
     variant = {"$ref": "#/$defs/variant"}
     several = _object({"variants": {"type": "object", "additionalProperties": variant}})
     body = _object(
-        {"schema": _TEXT, "inputs": _TEXT_OR_NULL, "warnings": notices, "result": {"anyOf": [variant, several]}}
+        {
+            "schema": _TEXT,
+            "inputs": _TEXT_OR_NULL,
+            "warnings": notices,
+            "result": {"anyOf": [variant, several, {"$ref": "#/$defs/planned"}]},
+        }
     )
     figures = _figures()
     whole = dict(figures["properties"]) | {
@@ -65,6 +70,13 @@ def result_schema() -> Schema:
         **body,
         "$defs": {
             "variant": _object(whole),
+            "planned": _object(
+                whole
+                | {
+                    "variants": {"type": "object", "additionalProperties": variant},
+                    "plan": {"type": "object", "description": "What to buy: see docs/howto/buy.md."},
+                }
+            ),
             "figures": figures,
             "numbers": {
                 "description": "The numbers of a variant, in its shape.",

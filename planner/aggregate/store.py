@@ -202,6 +202,7 @@ def _read(folder: Path, files: Mapping[str, str], variants: Mapping[str, str]) -
         scenarios={name: (folder / file).read_text(encoding="utf-8") for name, file in variants.items()},
         inputs=body["inputs"],
         built=body["built"],
+        plan=found.get("plan") if "variants" in found else None,
     )
 
 

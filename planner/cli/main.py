@@ -19,6 +19,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "init": ("planner.cli.init", "Copy a shipped scenario to start from."),
     "check": ("planner.cli.check", "Validate scenarios; list what this version does not act on."),
     "run": ("planner.cli.run", "Simulate the fleet as given: latency limits, load, power, cost."),
+    "optimize": ("planner.cli.optimize", "The racks to buy and where each class runs, proved by simulation."),
     "sweep": ("planner.cli.sweep", "The scenario at every point of its axes; the cheapest that holds its limits."),
     "headroom": ("planner.cli.headroom", "The load at which the first limit breaks, and with a rack out."),
     "compare": ("planner.cli.compare", "Results side by side: what is better beyond noise, and what differs."),

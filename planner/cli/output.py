@@ -152,8 +152,10 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\t" else "\ufffd" for c in text)
 
 
-def fail(schema: str, error: PlannerError, to: Settings) -> NoReturn:
-    """Says what is wrong, every fault on a line of its own, and ends with the error's exit status."""
+def fail(schema: str, error: PlannerError, to: Settings, *, result: Any = None) -> NoReturn:
+    """Says what is wrong, every fault on a line of its own, and ends with the error's exit status; `result` is what was
+    found all the same.
+    """
     if to.as_json:
         faults = [asdict(fault) | {"message": str(fault)} for fault in error.faults]
         body = {
@@ -163,7 +165,7 @@ def fail(schema: str, error: PlannerError, to: Settings) -> NoReturn:
             "faults": faults,
             "hint": error.hint,
         }
-        _print_json(_failed(schema, body))
+        _print_json(_failed(schema, body) | {"result": result})
     else:
         for line in str(error).splitlines():
             click.echo(f"error: {plain(line)}", err=True)

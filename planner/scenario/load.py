@@ -25,7 +25,7 @@ from planner.scenario.layers import (
 )
 from planner.scenario.schema import Question, Scenario, Sweep
 from planner.scenario.section import Section, shown
-from planner.scenario.tree import Steps, Tree, prune, show, steps
+from planner.scenario.tree import Origin, Steps, Tree, prune, put, show, steps
 from planner.scenario.unsupported import fault_at, unsupported
 
 BASE = "base"
@@ -280,3 +280,27 @@ def _with_paths(value: Any, path: Steps) -> Any:
     fields = type(value).model_fields
     changed = {name: _with_paths(getattr(value, name), (*path, field.alias or name)) for name, field in fields.items()}
     return value.model_copy(update={n: v for n, v in changed.items() if v is not getattr(value, n)})
+
+
+def rebuilt(scenario: Scenario, changes: Mapping[Steps, Any], *, name: str) -> Scenario:
+    """The scenario with plain values put in at some paths (None takes away), under another name.
+
+    What is put in has the origin `planner`: it was found, not written. Raises `ScenarioError` as `load` does.
+    """
+    tree = scenario.tree
+    for path, value in changes.items():
+        tree = put(tree, path, _grown(value, Origin("planner")))
+    judged = judge(prune(tree), scenario.base_dir)
+    if judged.faults or judged.question is None:
+        raise ScenarioError(*_once(judged.faults))
+    return _scenario(name, judged.question, judged.tree, scenario.base_dir, variants={}, sweep=None)
+
+
+def _grown(value: Any, origin: Origin) -> Tree:
+    if isinstance(value, Mapping):
+        return Tree({str(key): _grown(child, origin) for key, child in value.items()}, origin, is_fresh=True)
+    if isinstance(value, (list, tuple)):
+        return Tree([_grown(child, origin) for child in value], origin)
+    if isinstance(value, bool):
+        return Tree("true" if value else "false", origin)
+    return Tree(None if value is None else str(value), origin)

@@ -15,8 +15,9 @@ from planner.errors import Notice
 from planner.scenario.fields import Name, Text, Title, Whole
 from planner.scenario.section import Section, Trouble
 from planner.scenario.sections_clients import Agents, Burst, Pause, Region, Retries, Sessions, Shape, Turns
-from planner.scenario.sections_cost import CostSpec, Goal, Period, RunSpec, Site, SiteShare
+from planner.scenario.sections_cost import CostSpec, RunSpec, Site, SiteShare
 from planner.scenario.sections_fleet import CountRange, Deploy, FleetSpec, Pool, Survive
+from planner.scenario.sections_goal import Goal, Period, VendorRange, Weights
 from planner.scenario.sections_operation import Autoscale, Failures, Outage, Speculation
 from planner.scenario.sections_traffic import Dist, Limit, Slo, TrafficClass
 from planner.scenario.tree import Origin, Tree
@@ -56,6 +57,8 @@ __all__ = [
     "Sweep",
     "TrafficClass",
     "Turns",
+    "VendorRange",
+    "Weights",
 ]
 
 

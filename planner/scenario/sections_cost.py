@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from planner.facts.schema import Fact
-from planner.scenario.fields import Bounds, FactOf, Factor, Name, Quantity, Seconds, SecondsOrNone, Share, Text, Whole
+from planner.scenario.fields import Bounds, FactOf, Quantity, Seconds, SecondsOrNone, Share, Text, Whole
 from planner.scenario.section import Section, Trouble, idle
 from planner.scenario.spans import StartOf, spans
 
@@ -116,44 +116,6 @@ class CostSpec(Section):
     allocation: Literal["busy-time", "tokens", "output"] = "busy-time"
     """How joint cost is shared between input and output: by busy time of prefill and decode, evenly over all tokens, or
     all of it to output."""
-
-
-class Goal(Section):
-    """What `planner optimize` aims at."""
-
-    minimise: Literal["tco", "capex", "energy", "carbon"] = "tco"
-    """The figure to make small."""
-    subject_to: Literal["slo"] = "slo"
-    """What has to hold."""
-    horizon_years: Annotated[float, Quantity("years", Bounds(above=0.0, most=100.0))] | None = Field(
-        None, alias="horizon"
-    )
-    """Years over which cost is counted."""
-    budget_usd: Annotated[_Usd | None, BeforeValidator(lambda v: None if _is_by_period(v) else v)] = Field(
-        None, alias="budget"
-    )
-    """Most cash for racks, network and storage; in total, or by period as {period: money}."""
-    budget_by_period_usd: Annotated[
-        dict[Name, _Usd] | None, BeforeValidator(lambda v: v if _is_by_period(v) else None)
-    ] = Field(None, alias="budget")
-    """The budget of each period, when `budget` is a map."""
-
-
-def _is_by_period(value: Any) -> bool:
-    return isinstance(value, Mapping) and "value" not in value
-
-
-class Period(Section):
-    """A span of the plan in which the fleet and its demand stay as they are."""
-
-    name: Name
-    """Its name in the plan."""
-    start: Text | None = None
-    """When it starts: a date (2027-01-01), or a time after the plan's start (6 months)."""
-    length_years: Annotated[float, Quantity("years", Bounds(above=0.0, most=100.0))] = Field(alias="length")
-    """How long it is."""
-    growth: dict[Name, Annotated[float, Factor()]] = Field(default_factory=dict)
-    """Load of each class as a multiple of what the traffic section says."""
 
 
 class RunSpec(Section):

@@ -8,7 +8,19 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from planner.facts.schema import Fact
-from planner.scenario.fields import Bounds, Count, FactOf, Flag, Name, Quantity, SecondsOrNone, Share, Text, Whole
+from planner.scenario.fields import (
+    Bounds,
+    Count,
+    FactOf,
+    Flag,
+    Name,
+    Quantity,
+    Seconds,
+    SecondsOrNone,
+    Share,
+    Text,
+    Whole,
+)
 from planner.scenario.section import Section, Trouble, idle, needs, troubles
 from planner.scenario.sections_operation import Autoscale, Failures, Outage, Speculation
 
@@ -132,6 +144,19 @@ class Pool(Section):
     """The catalogue's price of a chip-hour in place of `rent`: of three years, or what large owners pay all in."""
     existing: _RackCount = 0
     """How many of the racks are owned already: no capex, but they count in power."""
+    retire: dict[Name, _RackCount] = Field(default_factory=dict)
+    """Racks of `existing` that are gone from the begin of a period on, as {period: racks}; for planner optimize."""
+    available_from: Text | None = None
+    """When a bought rack can stand at the earliest: a date, or a time after the plan's start; the catalogue's date when
+    absent. It counts where periods have dates."""
+    lead_time_s: Seconds | None = Field(None, alias="lead_time")
+    """From `goal.order` to delivery, in place of the catalogue's."""
+    deliveries: Annotated[_RackCount | None, BeforeValidator(lambda v: None if isinstance(v, Mapping) else v)] = None
+    """Most racks that are delivered in a period; a map gives each period its own."""
+    deliveries_by_period: Annotated[
+        dict[Name, _RackCount] | None, BeforeValidator(lambda v: v if isinstance(v, Mapping) else None)
+    ] = Field(None, alias="deliveries")
+    """The deliveries of each period, when `deliveries` is a map."""
     new_silicon: Flag = False
     """Whether chip or rack are in their first year: more failures and a loss of packages are charged as allowance."""
     power_cap_w_per_chip: Annotated[float, Quantity("power_per_chip", Bounds(above=0.0))] | None = Field(

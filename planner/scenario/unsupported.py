@@ -12,7 +12,7 @@ from planner.scenario.schema import Question, Scenario
 from planner.scenario.shape import Fields, facts
 from planner.scenario.tree import Steps, Tree, show
 
-VERBS: dict[str, tuple[str, ...]] = {"run": (), "sweep": ("sweep",), "headroom": ()}
+VERBS: dict[str, tuple[str, ...]] = {"run": (), "sweep": ("sweep",), "headroom": (), "optimize": ("goal",)}
 """The verbs that simulate a scenario, each with the keys of which it needs one."""
 
 
@@ -53,21 +53,26 @@ class Key:
 
 
 UNSUPPORTED: tuple[Key, ...] = (
-    Key("fleet.pools.*.count", _is_range, "racks are not chosen: write a number"),
-    Key("fleet.pools.*.deploy", _is_any, "deployments are not chosen: write a list"),
+    Key("fleet.pools.*.count", _is_range, "racks are not chosen: write a number", verbs=("optimize",)),
+    Key("fleet.pools.*.deploy", _is_any, "deployments are not chosen: write a list", verbs=("optimize",)),
     Key(
         "fleet.pools.*.deploy",
         _is_menu,
         "two entries have no per_rack: one of them can take what is left of a rack",
+        verbs=("optimize",),
     ),
     Key(
         "fleet.pools.*.deploy.*.pp",
         _is_not("1"),
         "pipeline stages are not simulated: spread the replica with tp, dp and ep",
     ),
-    Key("sites", _always, "one site is planned for: write site", verbs=("run", "sweep", "headroom")),
-    Key("goal", _always, "no fleet is chosen: the one given is simulated"),
-    Key("periods", _always, "one period is simulated"),
+    Key("sites", _always, "one site is planned for: write site", verbs=("run", "sweep", "headroom", "optimize")),
+    Key("goal", _always, "no fleet is chosen: the one given is simulated", verbs=("optimize",)),
+    Key("periods", _always, "one period is simulated", verbs=("optimize",)),
+    *(
+        Key(f"fleet.pools.*.{name}", _always, "the racks stand as they are given", verbs=("optimize",))
+        for name in ("retire", "available_from", "lead_time", "deliveries")
+    ),
     Key("run.horizon", _always, "the horizon is not walked", verbs=("run", "sweep"), is_said=True),
     Key("sweep", _always, "the values of the scenario itself are taken", verbs=("sweep",), is_said=True),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,13 +54,16 @@ def answer(
     is_resuming: bool = False,
     is_forced: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
+    make: Callable[[Executor | None], Result] | None = None,
+    called: str = "run",
 ) -> Answer:
     """The answer to `scenarios`, from its folder if the same question was answered before.
 
     `out` names the folder, a path or an address; without it the folder is below `runs/`, named by title and the hash of
     everything that the answer depends on. A folder that holds something else is refused unless `is_forced`.
     `executor` opens what does the work, only once it is known that there is any. Finished parts are kept beside the
-    folder until the result is whole; `is_resuming` goes on with those of an interrupted run.
+    folder until the result is whole; `is_resuming` goes on with those of an interrupted run. `make` finds the result in
+    another way than by running the scenarios as they are, and `called` is how: other verbs give other answers.
 
     Raises:
         RunError: the folder cannot be written, holds something else, or another driver is at work on it.
@@ -68,6 +72,8 @@ def answer(
     """
     start_s = time.monotonic()
     inputs = inputs_digest(scenarios, keep_requests=keep_requests, keep_timeline=keep_timeline)
+    if make is not None:
+        inputs = "sha256:" + hashlib.sha256(f"{called} {inputs}".encode()).hexdigest()
     named = RUNS / f"{slug(scenarios[0].title)}-{inputs.removeprefix('sha256:')[:8]}" if out is None else out
     folder: Path | str = str(named) if is_address(named) else Path(named)
 
@@ -92,15 +98,19 @@ def answer(
             is_whole = True
             return known
         with executor() if executor else nullcontext() as opened:
-            result = run(
-                scenarios,
-                workers=workers,
-                executor=opened,
-                keep_requests=keep_requests,
-                keep_timeline=keep_timeline,
-                kept=checkpoint,
-                surfaces=None if is_address(folder) else Path(folder).parent / SURFACES,
-                progress=progress,
+            result = (
+                replace(make(opened), inputs=inputs)
+                if make is not None
+                else run(
+                    scenarios,
+                    workers=workers,
+                    executor=opened,
+                    keep_requests=keep_requests,
+                    keep_timeline=keep_timeline,
+                    kept=checkpoint,
+                    surfaces=None if is_address(folder) else Path(folder).parent / SURFACES,
+                    progress=progress,
+                )
             )
         wall_s = time.monotonic() - start_s
         log = f"simulated and summed up in {wall_s:.2f} s\n"

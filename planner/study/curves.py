@@ -59,9 +59,9 @@ class Surface:
 
 def with_limits(surface: Surface) -> Surface:
     """The surface with the limits that its samples show; the interval is from seed to seed."""
-    limits = {name: _crossing(surface, name) for name in surface.mix}
+    limits = {name: crossing(surface, name) for name in surface.mix}
     by_seed = [
-        min(_crossing(_of_seed(surface, seed), name) for name in surface.mix)
+        min(crossing(_of_seed(surface, seed), name) for name in surface.mix)
         for seed in sorted({sample.seed for sample in surface.samples})
     ]
     limit = min(limits.values(), default=0.0)
@@ -166,18 +166,20 @@ def between(
     return None
 
 
-def _crossing(surface: Surface, name: str) -> float:
-    """The load at which the class's strain passes 1; the last sample that holds where nothing was found beyond."""
+def crossing(surface: Surface, name: str, most: float = 1.0) -> float:
+    """The load at which the worst of value / limit of a class passes `most`; the last sample that holds where nothing
+    was found beyond.
+    """
     places = loads(surface)
     strains = curve(surface, lambda m: m.classes[name]["strain"])
-    if not places or strains[0] is None or strains[0] > 1.0:
+    if not places or strains[0] is None or strains[0] > most:
         return 0.0
     for left, right, a, b in zip(places, places[1:], strains, strains[1:], strict=False):
         assert a is not None
         if b is None:
             return left
-        if b > 1.0:
-            return left + (right - left) * ((1.0 - a) / (b - a))
+        if b > most:
+            return left + (right - left) * ((most - a) / (b - a))
     return places[-1]
 
 

@@ -100,13 +100,13 @@ def _phases(scenario: Scenario, part: Part) -> list[tuple[str, Part | None]]:
     """How a deployment is used: by whole requests, or for one phase with the deployment that does the other."""
     entry = entry_of(scenario, part)
     if entry.role == "prefill":
-        return [("prefill", other) for other in _decoders(scenario, part)]
-    handed = [giver for giver, one in _parts(scenario) if one.role == "prefill" and part in _decoders(scenario, giver)]
+        return [("prefill", other) for other in decoders(scenario, part)]
+    handed = [giver for giver, one in _parts(scenario) if one.role == "prefill" and part in decoders(scenario, giver)]
     own: list[tuple[str, Part | None]] = [("mixed", None)] if entry.role == "mixed" else []
     return own + [("decode", giver) for giver in handed]
 
 
-def _decoders(scenario: Scenario, part: Part) -> list[Part]:
+def decoders(scenario: Scenario, part: Part) -> list[Part]:
     """The deployments that decode what a prefill entry hands over."""
     entry = entry_of(scenario, part)
     return [

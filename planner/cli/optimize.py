@@ -1,0 +1,103 @@
+"""`planner optimize`: what to buy and where each class runs, proved by simulation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli import output
+from planner.cli.progress import ProgressLine
+from planner.cli.run import EXIT_GATE, load_variants
+from planner.cli.run_options import HowToRun, how_to_run
+
+if TYPE_CHECKING:
+    from planner.aggregate.result import Result
+    from planner.fleet.executor import Executor
+
+SCHEMA = "planner.optimize/1"
+
+EPILOG = """\b
+Examples:
+  planner optimize scenarios/09-growth.yaml
+  planner optimize scenarios/03-buy-plan.yaml --set 'site.power_limit=1.2 MW' --json
+"""
+
+
+@click.command("optimize", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("scenario")
+@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file.")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@how_to_run
+@output.verb(SCHEMA)
+def command(
+    scenario: str,
+    names: tuple[str, ...],
+    sets: tuple[str, ...],
+    seed: int | None,
+    how: HowToRun,
+    to: output.Settings,
+) -> None:
+    """Choose the racks that SCENARIO should buy (a file with a `goal`, or - for stdin).
+
+    Pools with `count: {min, max}` are chosen from, period by period, at the least cost that holds every limit; the plan
+    is simulated before it is shown. Exit 4: no fleet meets the scenario; the smallest changes that would do are named.
+    """
+    from planner.optimize.plan import NoPlan, optimize
+    from planner.report.plan_text import plan_report
+    from planner.study import answer
+    from planner.study.run import run
+
+    if len(names) > 1:
+        raise click.UsageError("one question at a time: name one variant with -s")
+    [asked] = load_variants(scenario, names=names, is_all=False, sets=sets, seed=seed)
+    line = ProgressLine(to)
+
+    def make(executor: Executor | None) -> Result:
+        return optimize(
+            asked,
+            workers=how.workers,
+            simulate=lambda scenarios: run(scenarios, workers=how.workers, executor=executor),
+            folder=_surfaces(how.out),
+            note=line.say,
+        )
+
+    try:
+        done = answer.answer(
+            [asked],
+            out=how.out,
+            executor=how.executor,
+            is_resuming=how.is_resuming,
+            is_forced=how.is_forced,
+            make=make,
+            called="optimize",
+        )
+    except NoPlan as error:
+        line.end()
+        output.fail(SCHEMA, error, to, result={"plan": None, "relaxations": error.relaxations})
+    finally:
+        line.end()
+    result = done.result
+    shown = plan_report(result)
+    if done.is_reused:
+        shown += f"\nthe same question was answered before: read {done.folder}/ (--force solves again)"
+    else:
+        shown += f"\nwrote {done.folder}/          next: planner report {done.folder}"
+    output.reply(SCHEMA, result.to_json(), shown, to, warnings=result.notices, inputs=result.inputs)
+    if how.gate and result.n_missed:
+        click.echo(f"gate: {result.n_missed} limits were missed", err=True)
+        sys.exit(EXIT_GATE)
+
+
+def _surfaces(out: str | None) -> Path | None:
+    """Where response surfaces are kept: beside the results."""
+    from planner.study.answer import RUNS
+
+    if out is None:
+        return RUNS / "surfaces"
+    if "://" in out:
+        return None
+    return Path(out).parent / "surfaces"

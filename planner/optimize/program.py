@@ -1,0 +1,509 @@
+"""The integer program: an instance as rows and columns, and the decision that HiGHS finds in it.
+
+    minimise   sum of the goals, weighted                                  over racks bought, replicas, shares
+    racks      N[k,t] = existing[k,t] + bought[k,0..t], least <= N <= most
+    carving    replicas of at least c chips, in chips, <= N x what a rack holds of such replicas    for each size c
+    demand     shares of a class over its ways sum to 1                     each span
+    limits     peak x share x replicas per (request/s) / (1 - spare) <= replicas        each deployment and span
+    power, space, budget, deliveries, vendors, carbon                      as the instance has them
+    racks down the limits again for each kind, with shares of their own and fewer chips of that kind
+
+Sizes of chosen replicas that divide each other (1, 2, 4, 8, ...) pack without loss, so the carving rows are exact; a
+rack with other sizes is carved by whole patterns. Of plans that cost the same (to a few millionths) the one with fewer
+racks wins, of those the one with racks of the kinds that come first, bought later.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from planner.optimize.instance import Decision, Instance, Kind, rates, total
+from planner.optimize.linear import INF, Answer, Program, Stop
+
+TIE = 2e-7
+"""What a rack costs more in the search than it does, as a share of the dearest rack: it settles ties."""
+SHARE_DIGITS = 6
+FEW_REPLICAS = 96
+"""With more chosen counts of replicas than that, a program is solved without them being whole first."""
+NEAR = 1
+"""How many racks of a kind and span the second search may change."""
+_MOST_PATTERNS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A fleet that a simulation found too small in a span: another has to have more of one of these deployments."""
+
+    span: int
+    replicas: tuple[tuple[int, int, int], ...]
+    """(kind, option, replicas), of the deployments that serve the class that missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A decision and how far it is proven."""
+
+    status: str
+    """optimal, stopped, infeasible or none."""
+    decision: Decision | None = None
+    gap_frac: float = 0.0
+    bound: float = -INF
+    nodes: int = 0
+    is_timed_out: bool = False
+
+
+@dataclass(slots=True)
+class Columns:
+    """Where each decision stands in the program."""
+
+    bought: list[list[int]]
+    racks: list[list[int]]
+    replicas: list[list[list[int | None]]]
+    """None where a deployment is fixed: `per_rack` times the racks."""
+    shares: list[list[int]]
+
+
+@dataclass(slots=True)
+class Model:
+    """An instance as a program."""
+
+    instance: Instance
+    program: Program
+    columns: Columns
+    scale: float
+    """USD (or kWh, kgCO2e) of one unit of the program's objective."""
+    fixed: float
+    """What is added to the objective whatever is decided."""
+
+
+def solve(
+    instance: Instance, stop: Stop | None = None, *, failed: Sequence[Failed] = (), below: float | None = None
+) -> Solved:
+    """The best decision; `failed` fleets are left out, and with `below` only decisions better than that count."""
+    stop = stop or Stop()
+    model = build(instance, failed=failed)
+    if below is not None:
+        program = model.program
+        program.row({c: v for c, v in enumerate(program.cost) if v}, upper=(below - model.fixed) / model.scale)
+    found = _search(model, stop)
+    if found.status in {"infeasible", "none"}:
+        return Solved(found.status, is_timed_out=found.is_timed_out)
+    if instance.then is not None:
+        found = _second(model, found, stop)
+    decision = read(model, found.values)
+    bound = min(found.bound * model.scale + model.fixed, total(instance, decision))  # without what settles ties
+    return Solved(found.status, decision, found.gap_frac, bound, found.nodes, found.is_timed_out)
+
+
+def _search(model: Model, stop: Stop) -> Answer:
+    """Solve; a large program first without whole replicas, which proves a bound, and then close to what that bought.
+
+    Racks are what costs: whole replicas on about the same racks lie within the gap, or the whole program is solved.
+    """
+    program = model.program
+    chosen = [c for kind in model.columns.replicas for row in kind for c in row if c is not None]
+    if len(chosen) <= FEW_REPLICAS:
+        return program.solve(stop)
+    for column in chosen:
+        program.whole[column] = False
+    rough = program.solve(replace(stop, gap_frac=stop.gap_frac / 2))
+    for column in chosen:
+        program.whole[column] = True
+    if rough.status in {"infeasible", "none"}:
+        return rough
+    bought = [column for row in model.columns.bought for column in row]
+    kept = [(program.lower[c], program.upper[c]) for c in bought]
+    for column, (low, high) in zip(bought, kept, strict=True):
+        at = round(rough.values[column])
+        program.lower[column], program.upper[column] = max(low, at - NEAR), min(high, at + NEAR)
+    near = program.solve(replace(stop, gap_frac=stop.gap_frac / 4, nodes=stop.nodes // 4))
+    for column, (low, high) in zip(bought, kept, strict=True):
+        program.lower[column], program.upper[column] = low, high
+    if near.status in {"optimal", "stopped"}:
+        gap = (near.objective - rough.bound) / max(abs(near.objective), 1e-12)
+        if gap <= stop.gap_frac:
+            found = replace(near, status="optimal", bound=min(rough.bound, near.objective))
+            return replace(found, nodes=rough.nodes + near.nodes)
+    return program.solve(stop, start=near.values or None)
+
+
+def _second(model: Model, first: Answer, stop: Stop) -> Answer:
+    """Among decisions as good as the first answer, the best in the second goal."""
+    program, instance = model.program, model.instance
+    assert instance.then is not None
+    slack = max(abs(first.objective) * max(stop.gap_frac, 1e-7), 1e-9)
+    program.row({c: v for c, v in enumerate(program.cost) if v}, upper=first.objective + slack)
+    _set_cost(model, {instance.then: 1.0})
+    second = program.solve(stop)
+    if second.status in {"infeasible", "none"}:
+        return first
+    return Answer(
+        "stopped" if "stopped" in (first.status, second.status) else "optimal",
+        second.values,
+        first.objective,
+        first.bound,
+        first.nodes + second.nodes,
+        is_timed_out=first.is_timed_out or second.is_timed_out,
+    )
+
+
+def build(instance: Instance, *, failed: Sequence[Failed] = ()) -> Model:
+    """The program of an instance."""
+    program = Program()
+    spans = range(len(instance.spans))
+    bought, racks, replicas = [], [], []
+    for k, kind in enumerate(instance.kinds):
+        most = [kind.most_bought[t] if kind.most_bought else None for t in spans]
+        ups = [0 if t < kind.first_span else min(kind.most, kind.most if m is None else m) for t, m in enumerate(most)]
+        bought.append([program.column(0, up, is_whole=True) for up in ups])
+        racks.append(
+            [program.column(kind.least, max(kind.least, kind.most)) for _ in spans]
+        )  # whole, as the bought are
+        replicas.append(
+            [
+                [None if option.per_rack is not None else program.column(is_whole=True) for _ in spans]
+                for option in kind.options
+            ]
+        )
+        for t in spans:
+            terms = {racks[k][t]: 1.0} | {bought[k][s]: -1.0 for s in range(t + 1)}
+            owned = instance.existing(k, t)
+            program.row(terms, owned, owned, name=f"racks of {kind.name}")
+    shares = [[program.column(0, 1) for _ in spans] for _ in instance.ways]
+    columns = Columns(bought, racks, replicas, shares)
+    model = Model(instance, program, columns, 1.0, 0.0)
+    _carving(model)
+    for t in spans:
+        _demand(model, t, shares)
+        _limits(model, t, shares, {})
+    _site_limits(model)
+    _money(model)
+    if instance.racks_down:
+        _racks_down(model)
+    for fleet in failed:
+        _leave_out(model, fleet)
+    _set_cost(model, instance.goal)
+    return model
+
+
+def _set_cost(model: Model, goal: Mapping[str, float]) -> None:
+    """Write the weighted goals into the program's objective, scaled to numbers near one, ties settled."""
+    instance, program, columns = model.instance, model.program, model.columns
+    spans = range(len(instance.spans))
+    cost = [0.0] * len(program.cost)
+    fixed = 0.0
+    for name, weight in goal.items():
+        found = rates(instance, name)
+        fixed += weight * found.fixed
+        for k, kind in enumerate(instance.kinds):
+            for t in spans:
+                cost[columns.racks[k][t]] += weight * found.standing[k][t]
+                cost[columns.bought[k][t]] += weight * found.bought[k][t]
+                fixed += weight * instance.existing(k, t) * (found.owned[k][t] - found.standing[k][t])
+                for o, _ in enumerate(kind.options):
+                    column = columns.replicas[k][o][t]
+                    if column is not None:
+                        cost[column] += weight * found.replica[k][o][t]
+        for w, _ in enumerate(instance.ways):
+            for t in spans:
+                cost[columns.shares[w][t]] += weight * found.share[w][t]
+    dearest = max((abs(v) for v in cost), default=0.0) or 1.0
+    n_kinds = len(instance.kinds)
+    for k in range(n_kinds):
+        for t in spans:
+            cost[columns.racks[k][t]] += TIE * dearest * (1 + k / (10 * n_kinds))
+        for row in columns.replicas[k]:
+            for column in row:
+                if column is not None:
+                    cost[column] += TIE * dearest / 1000
+    model.scale, model.fixed = dearest, fixed
+    program.cost = [v / dearest for v in cost]
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _carving(model: Model) -> None:
+    for k, kind in enumerate(model.instance.kinds):
+        chosen = [(o, option.chips) for o, option in enumerate(kind.options) if option.per_rack is None]
+        if not chosen:
+            continue
+        sizes = sorted({chips for _, chips in chosen})
+        if all(b % a == 0 for a, b in itertools.pairwise(sizes)):
+            for t, rack in enumerate(model.columns.racks[k]):
+                for size in sizes:
+                    holds = sum(room // size * size for room in kind.domains)
+                    terms = {rack: -float(holds)}
+                    for o, chips in chosen:
+                        column = model.columns.replicas[k][o][t]
+                        if chips >= size and column is not None:
+                            terms[column] = float(chips)
+                    model.program.row(terms, upper=0.0, name=f"chips of {kind.name}")
+        else:
+            _by_patterns(model, k, kind, chosen)
+
+
+def _by_patterns(model: Model, k: int, kind: Kind, chosen: Sequence[tuple[int, int]]) -> None:
+    """Racks carved by whole patterns, for sizes that do not divide each other."""
+    found = patterns(kind.domains, [chips for _, chips in chosen])
+    for t, rack in enumerate(model.columns.racks[k]):
+        used = [model.program.column(is_whole=True) for _ in found]
+        model.program.row(dict.fromkeys(used, 1.0) | {rack: -1.0}, upper=0.0, name=f"racks of {kind.name}")
+        for place, (o, _) in enumerate(chosen):
+            column = model.columns.replicas[k][o][t]
+            assert column is not None
+            terms = {u: -float(pattern[place]) for u, pattern in zip(used, found, strict=True)}
+            model.program.row(terms | {column: 1.0}, upper=0.0, name=f"chips of {kind.name}")
+
+
+def patterns(domains: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """The fullest ways to carve a rack: counts of each size, none of which could be raised; at most 400 of them."""
+    made: set[tuple[int, ...]] = {(0,) * len(sizes)}
+    for room in domains:
+        ways: set[tuple[int, ...]] = set()
+        _fill(room, sizes, 0, (), ways)
+        made = _undominated({tuple(a + b for a, b in zip(one, way, strict=True)) for one in made for way in ways})
+    return sorted(made, reverse=True)[:_MOST_PATTERNS]
+
+
+def _fill(room: int, sizes: Sequence[int], at: int, so_far: tuple[int, ...], found: set[tuple[int, ...]]) -> None:
+    if at == len(sizes):
+        if room < min(sizes):
+            found.add(so_far)
+        return
+    for n in range(room // sizes[at], -1, -1):
+        _fill(room - n * sizes[at], sizes, at + 1, (*so_far, n), found)
+
+
+def _undominated(found: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    return {
+        one
+        for one in found
+        if not any(other != one and all(b >= a for a, b in zip(one, other, strict=True)) for other in found)
+    }
+
+
+def _demand(model: Model, t: int, shares: Sequence[Sequence[int]]) -> None:
+    for name in model.instance.classes:
+        terms = {shares[w][t]: 1.0 for w, way in enumerate(model.instance.ways) if way.cls == name}
+        model.program.row(terms, 1.0, 1.0, name=f"demand of {name}")
+
+
+def _limits(model: Model, t: int, shares: Sequence[Sequence[int]], instead: Mapping[tuple[int, int], int]) -> None:
+    """Load within what the replicas hold; `instead` has the columns of replicas that are left of some deployments."""
+    instance, span = model.instance, model.instance.spans[t]
+    held = 1.0 - instance.spare_frac
+    terms: dict[tuple[int, int], dict[int, float]] = {}
+    for w, way in enumerate(instance.ways):
+        for k, o, per_req_s in way.takes:
+            row = terms.setdefault((k, o), {})
+            column = shares[w][t]
+            row[column] = row.get(column, 0.0) + span.peak_req_per_s[way.cls] * per_req_s / held
+    for (k, o), row in sorted(terms.items()):
+        option = instance.kinds[k].options[o]
+        if (k, o) in instead:
+            row[instead[k, o]] = -1.0
+        elif option.per_rack is not None:
+            row[model.columns.racks[k][t]] = -float(option.per_rack)
+        else:
+            there = model.columns.replicas[k][o][t]
+            assert there is not None
+            row[there] = -1.0
+        model.program.row(row, upper=0.0, name=f"limits on {instance.kinds[k].name} {option.name}")
+
+
+def _site_limits(model: Model) -> None:
+    instance, racks = model.instance, model.columns.racks
+    for t, _ in enumerate(instance.spans):
+        for place in instance.places:
+            there = [(k, kind) for k, kind in enumerate(instance.kinds) if kind.site == place.name]
+            if place.power_w is not None:
+                terms = {racks[k][t]: kind.rated_w / 1000 for k, kind in there}
+                model.program.row(terms, upper=place.power_w / 1000, name=f"power {place.name}".strip())
+            if place.racks is not None:
+                terms = {racks[k][t]: kind.places for k, kind in there}
+                model.program.row(terms, upper=place.racks, name=f"space {place.name}".strip())
+        for share in instance.vendors:
+            value = [kind.capex_usd / 1e6 for kind in instance.kinds]
+            own = [kind.vendor == share.vendor for kind in instance.kinds]
+            for frac, sign in ((share.least_frac, 1.0), (share.most_frac, -1.0)):
+                if (sign > 0 and frac > 0) or (sign < 0 and frac < 1):
+                    terms = {
+                        racks[k][t]: sign * value[k] * ((1.0 if own[k] else 0.0) - frac)
+                        for k, _ in enumerate(instance.kinds)
+                    }
+                    model.program.row(terms, lower=0.0, name=f"share of {share.vendor}")
+
+
+def _money(model: Model) -> None:
+    instance, bought = model.instance, model.columns.bought
+    cash = [kind.capex_usd / 1e6 for kind in instance.kinds]
+    for t, span in enumerate(instance.spans):
+        if span.budget_usd is not None:
+            terms = {bought[k][t]: cash[k] for k, _ in enumerate(cash)}
+            model.program.row(terms, upper=span.budget_usd / 1e6, name=f"budget {span.name}")
+    if instance.budget_usd is not None:
+        terms = {bought[k][t]: cash[k] for k, _ in enumerate(cash) for t, _ in enumerate(instance.spans)}
+        model.program.row(terms, upper=instance.budget_usd / 1e6, name="budget")
+    if instance.carbon_kgco2e is not None:
+        _carbon(model, instance.carbon_kgco2e)
+
+
+def _carbon(model: Model, most_kgco2e: float) -> None:
+    instance, columns = model.instance, model.columns
+    found = rates(instance, "carbon")
+    terms: dict[int, float] = {}
+    fixed = 0.0
+    for t, _ in enumerate(instance.spans):
+        for k, kind in enumerate(instance.kinds):
+            terms[columns.racks[k][t]] = found.standing[k][t] / 1e6
+            fixed += instance.existing(k, t) * (found.owned[k][t] - found.standing[k][t]) / 1e6
+            for o, _ in enumerate(kind.options):
+                column = columns.replicas[k][o][t]
+                if column is not None:
+                    terms[column] = found.replica[k][o][t] / 1e6
+        for w, _ in enumerate(instance.ways):
+            terms[columns.shares[w][t]] = found.share[w][t] / 1e6
+    model.program.row(terms, upper=most_kgco2e / 1e6 - fixed, name="carbon")
+
+
+def _racks_down(model: Model) -> None:
+    """For each kind and span: the limits hold without some racks of it, with shares of their own.
+
+    What is left of a carved kind is at most what stood, and fits the chips of the racks that are left.
+    """
+    instance, program, columns = model.instance, model.program, model.columns
+    for k, kind in enumerate(instance.kinds):
+        for t, _ in enumerate(instance.spans):
+            rack = columns.racks[k][t]
+            lost = program.column(0, instance.racks_down, is_whole=True)
+            is_there = [program.column(0, 1, is_whole=True) for _ in range(instance.racks_down)]
+            for n, there in enumerate(is_there, start=1):  # there = 1 where at least n racks stand
+                program.row({rack: 1.0, there: -float(max(1, kind.most))}, upper=float(n - 1))
+            program.row({lost: 1.0, **dict.fromkeys(is_there, -1.0)}, lower=0.0)
+            left: dict[tuple[int, int], int] = {}
+            carved: dict[int, float] = {}
+            for o, option in enumerate(kind.options):
+                column = left[k, o] = program.column()
+                stood = columns.replicas[k][o][t]
+                if option.per_rack is not None or stood is None:
+                    n_each = float(option.per_rack or 0)
+                    program.row({column: 1.0, rack: -n_each, lost: n_each}, upper=0.0)
+                else:
+                    program.row({column: 1.0, stood: -1.0}, upper=0.0)
+                    carved[column] = float(option.chips)
+            if carved:
+                room = float(sum(kind.domains))
+                program.row(carved | {rack: -room, lost: room}, upper=0.0)
+            own = [
+                [program.column(0, 1) if s == t else -1 for s, _ in enumerate(instance.spans)] for _ in instance.ways
+            ]
+            _demand(model, t, own)
+            _limits(model, t, own, left)
+
+
+def _leave_out(model: Model, fleet: Failed) -> None:
+    """Some deployment has to have more replicas than the fleet that failed."""
+    program, columns = model.program, model.columns
+    more: dict[int, float] = {}
+    for k, o, n in fleet.replicas:
+        option = model.instance.kinds[k].options[o]
+        is_more = program.column(0, 1, is_whole=True)
+        if option.per_rack is not None:
+            program.row({columns.racks[k][fleet.span]: float(option.per_rack), is_more: -float(n + 1)}, lower=0.0)
+        else:
+            column = columns.replicas[k][o][fleet.span]
+            assert column is not None
+            program.row({column: 1.0, is_more: -float(n + 1)}, lower=0.0)
+        more[is_more] = 1.0
+    program.row(more, lower=1.0)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def read(model: Model, values: Sequence[float]) -> Decision:
+    """Whole counts and shares to six digits; the largest share of a class takes what rounding left over."""
+    instance, columns = model.instance, model.columns
+    spans = range(len(instance.spans))
+    racks = [[round(values[column]) for column in row] for row in columns.racks]
+    bought = tuple(tuple(round(values[column]) for column in row) for row in columns.bought)
+    replicas = tuple(
+        tuple(
+            tuple(
+                round(values[column])
+                if (column := columns.replicas[k][o][t]) is not None
+                else (option.per_rack or 0) * racks[k][t]
+                for t in spans
+            )
+            for o, option in enumerate(kind.options)
+        )
+        for k, kind in enumerate(instance.kinds)
+    )
+    return Decision(bought, replicas, rounded(instance, [[values[c] for c in row] for row in columns.shares]))
+
+
+def rounded(instance: Instance, values: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+    """Shares to six digits that sum to 1 for each class and span."""
+    shares = [[max(0, round(value * 10**SHARE_DIGITS)) for value in row] for row in values]
+    for t, _ in enumerate(instance.spans):
+        for name in instance.classes:
+            own = [w for w, way in enumerate(instance.ways) if way.cls == name]
+            if own:
+                largest = max(own, key=lambda w: (shares[w][t], -w))
+                shares[largest][t] += 10**SHARE_DIGITS - sum(shares[w][t] for w in own)
+    return tuple(tuple(share / 10**SHARE_DIGITS for share in row) for row in shares)
+
+
+def balanced(instance: Instance, decision: Decision) -> Decision:
+    """The same racks and replicas with the shares that load all deployments alike: the greatest load is least.
+
+    A span in which the replicas do not serve every class keeps its shares.
+    """
+    shares = [list(row) for row in decision.shares]
+    for t, span in enumerate(instance.spans):
+        program = Program()
+        most = program.column(cost=1.0)
+        columns = [program.column(0, 1) for _ in instance.ways]
+        for name in instance.classes:
+            own = {columns[w]: 1.0 for w, way in enumerate(instance.ways) if way.cls == name}
+            program.row(own, 1.0, 1.0)
+        terms: dict[tuple[int, int], dict[int, float]] = {}
+        for w, way in enumerate(instance.ways):
+            program.cost[columns[w]] = 1e-6 * (1 + w) / len(instance.ways)
+            for k, o, per_req_s in way.takes:
+                row = terms.setdefault((k, o), {})
+                row[columns[w]] = row.get(columns[w], 0.0) + span.peak_req_per_s[way.cls] * per_req_s
+        for (k, o), row in sorted(terms.items()):
+            n = decision.replicas[k][o][t]
+            if n:
+                program.row(row | {most: -float(n)}, upper=0.0)
+            else:
+                for column in row:
+                    program.upper[column] = 0.0
+        found = program.solve()
+        if found.status == "optimal":
+            for w, column in enumerate(columns):
+                shares[w][t] = found.values[column]
+    return Decision(decision.bought, decision.replicas, rounded(instance, shares))
+
+
+def loads(instance: Instance, decision: Decision, t: int) -> dict[tuple[int, int], float]:
+    """Load of each deployment in a span, as a share of what its limits allow (without the spare)."""
+    span = instance.spans[t]
+    used: dict[tuple[int, int], float] = {}
+    for w, way in enumerate(instance.ways):
+        for k, o, per_req_s in way.takes:
+            used[k, o] = used.get((k, o), 0.0) + decision.shares[w][t] * span.peak_req_per_s[way.cls] * per_req_s
+    return {
+        (k, o): value / n if (n := decision.replicas[k][o][t]) else (INF if value > 0 else 0.0)
+        for (k, o), value in used.items()
+    }
+
+
+def of_class(instance: Instance, names: Iterable[str]) -> list[tuple[int, int]]:
+    """Deployments that serve any of the classes."""
+    wanted = set(names)
+    return sorted({(k, o) for way in instance.ways if way.cls in wanted for k, o, _ in way.takes})

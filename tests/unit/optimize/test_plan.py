@@ -1,0 +1,265 @@
+"""`optimize` end to end on a small service: the plan is simulated, priced as a run is, and the cheapest that passes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner.aggregate.result import Result
+from planner.errors import Infeasible, ScenarioError
+from planner.optimize.build import Question, question
+from planner.optimize.carve import PEAK, carved, filled, scenario_of
+from planner.optimize.instance import Decision, total
+from planner.optimize.linear import Stop
+from planner.optimize.periods import whens, worth_years
+from planner.optimize.plan import NoPlan, optimize
+from planner.optimize.program import balanced, solve
+from planner.optimize.verify import Proof, misses_of, prove
+from planner.scenario import Scenario, load
+from planner.study.run import run
+
+TEXT = """
+schema: 1
+title: Small purchase
+traffic:
+  chat:
+    model: gpt-oss-20b
+    arrivals: poisson
+    rate: 150 req/s
+    input: {dist: lognormal, median: 600 tok, p95: 2 ktok}
+    output: {dist: lognormal, median: 150 tok, p95: 500 tok}
+    slo: quick
+  bulk:
+    model: qwen3-8b
+    arrivals: poisson
+    rate: 12 req/s
+    input: 2000 tok
+    output: 200 tok
+    slo: slow
+slo:
+  quick: {ttft: {p95: 300 ms}, tpot: {p95: 6 ms}}
+  slow: {ttft: {p95: 2 s}, tpot: {p95: 12 ms}}
+fleet:
+  spare: 5 %
+  pools:
+    h100:
+      rack: hgx-h100
+      count: {min: 0, max: 4}
+      deploy: [{model: gpt-oss-20b, chips: 1}, {model: qwen3-8b, chips: 1}]
+    h200:
+      rack: hgx-h200
+      count: {min: 0, max: 4}
+      deploy: [{model: gpt-oss-20b, chips: 1}, {model: qwen3-8b, chips: 1}]
+site: {power_limit: 400 kW, power_price: 0.1 USD/kWh, pue: 1.2}
+goal: {minimise: tco, horizon: 4 yr, budget: 20 MUSD, tries: 3}
+run: {length: 90 s, warmup: 20 s, seed: 3, seeds: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Surfaces are sampled once for the module."""
+    return tmp_path_factory.mktemp("surfaces")
+
+
+def scenario(text: str = TEXT, *sets: str) -> Scenario:
+    return load("-", stdin_text=text, sets=sets)
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> Result:
+    return optimize(scenario(), folder=folder)
+
+
+def test_the_plan_is_verified_and_its_tco_is_a_runs_cost_over_the_horizon(result: Result) -> None:
+    plan = result.plan
+    assert plan is not None
+    assert plan["verified"]
+    assert not plan["stopped"]
+    assert plan["shown"] == "plan.peak"
+    assert list(result.variants) == ["plan.peak", "plan.typical"]
+    [period] = plan["periods"]
+    usd_per_h = result.variants["plan.typical"]["cost"]["usd_per_h"]
+    # 9 % is the catalogue's discount only if it says so: the worth is taken from the plan's own years
+    discount = result.variants["plan.typical"]["cost"]["annuity_frac"]
+    assert 0 < discount < 1
+    assert period["usd_per_year"] == pytest.approx(usd_per_h * 8760)
+    assert plan["tco_usd"] == pytest.approx(period["tco_usd"])
+    assert period["tco_usd"] < period["cost_usd"]
+    assert plan["predicted"] == pytest.approx(plan["tco_usd"], rel=0.03)  # the program's energy is a straight line
+    assert sum(period["parts_usd_per_year"][p] or 0 for p in period["parts_usd_per_year"]) == pytest.approx(
+        period["usd_per_year"]
+    )
+    assert period["capex_usd"] == plan["capex_usd"] > 0
+
+
+def test_the_plan_beats_or_ties_fixed_fleets_and_says_which(result: Result) -> None:
+    plan = result.plan
+    assert plan is not None
+    assert set(plan["fixed_fleets"]) == {"all_h100", "all_h200", "greedy"}
+    for name, usd in plan["fixed_fleets"].items():
+        if usd is None:
+            assert plan["fixed_reasons"][name]
+        else:
+            assert usd >= plan["tco_usd"] * (1 - 1e-3)
+
+
+def test_a_result_of_a_plan_is_saved_and_read_back(result: Result, tmp_path: Path) -> None:
+    result.save(tmp_path / "plan")
+    again = Result.load(tmp_path / "plan")
+    assert again.plan == result.plan
+    assert again.to_json() == result.to_json()
+    assert again.to_json()["verdict"] == "met"
+
+
+def test_the_plans_scenario_runs_as_it_stands(result: Result) -> None:
+    text = result.scenarios["plan.peak"]
+    again = run(load("-", stdin_text=text))
+    assert again.variants["base"]["classes"] == result.variants["plan.peak"]["classes"]
+
+
+def test_the_same_question_gives_the_same_plan_whatever_the_workers(result: Result, folder: Path) -> None:
+    again = optimize(scenario(), folder=folder, workers=1)
+    assert again.plan == result.plan
+    assert again.to_json() == result.to_json()
+
+
+def test_an_impossible_request_names_the_smallest_changes_that_would_do(folder: Path) -> None:
+    with pytest.raises(NoPlan) as caught:
+        optimize(scenario(TEXT, "site.power_limit=15 kW"), folder=folder)
+    ways = caught.value.relaxations
+    power = next(way for way in ways if way["unit"] == "W")
+    assert power["to"] > 15e3
+    assert power["buys"]
+    assert caught.value.exit_status == 4
+    assert "power limit" in str(caught.value)
+    possible = optimize(scenario(TEXT, f"site.power_limit={power['to'] / 1e3 * 1.0001:.9g} kW"), folder=folder)
+    assert possible.plan is not None
+    assert possible.plan["periods"][0]["fleet"] == {"h100": 0, "h200": 0} | power["racks"]
+
+
+def test_a_class_that_no_deployment_serves_is_named_with_its_best_latency(folder: Path) -> None:
+    with pytest.raises(Infeasible, match=r"traffic.chat: .* best reached: ttft .*, tpot p95 .* on h"):
+        optimize(scenario(TEXT, "slo.quick.tpot.p95=100 us"), folder=folder)
+
+
+def _question(folder: Path, *sets: str) -> Question:
+    return question(scenario(TEXT, *sets), folder=folder)
+
+
+@pytest.mark.slow
+def test_the_verified_plan_is_the_cheapest_fleet_that_passes_simulation(folder: Path) -> None:
+    sets = (
+        "fleet.pools.h100.count.max=2",
+        "fleet.pools.h200.count.max=1",
+        "traffic.chat.rate=420 req/s",
+        "run.seeds=1",
+    )
+    asked = _question(folder, *sets)
+    proof = Proof(asked, run)
+    found = prove(asked, proof, Stop(0.0), rounds=20, tries=None, slack=1.3)
+    assert found.decision is not None
+    assert found.is_verified
+    assert not found.cheaper_left
+    cost = total(asked.instance, found.decision)
+    for fleet in _all_fleets(asked):
+        if total(asked.instance, fleet) < cost * (1 - 1e-4):
+            [tree] = run([scenario_of(asked, fleet, 0, PEAK)]).variants.values()
+            assert misses_of(tree, 0), f"{fleet} passes and is cheaper"
+
+
+def _all_fleets(asked: Question) -> list[Decision]:
+    """Every count of racks, chips halved in steps of two; shares as the program gives them."""
+    fleets = []
+    for a, b in itertools.product(range(3), range(2)):
+        if not a + b:
+            continue
+        for x, y in itertools.product(range(0, 8 * a + 1, 2), range(0, 8 * b + 1, 2)):
+            replicas = (((x,), (8 * a - x,)), ((y,), (8 * b - y,)))
+            if (x + y) and (8 * a - x + 8 * b - y):
+                nothing = tuple((0.0,) for _ in asked.instance.ways)
+                fleets.append(balanced(asked.instance, Decision(((a,), (b,)), replicas, nothing)))
+    return fleets
+
+
+def test_racks_are_carved_largest_first_and_what_is_left_serves_the_busiest(folder: Path) -> None:
+    asked = _question(folder)
+    kind = replace(
+        asked.instance.kinds[0],
+        options=(replace(asked.instance.kinds[0].options[0], chips=4), asked.instance.kinds[0].options[1]),
+    )
+    instance = replace(asked.instance, kinds=(kind, asked.instance.kinds[1]))
+    w = next(ix for ix, way in enumerate(instance.ways) if way.takes[0][:2] == (0, 1))
+    shares = tuple((1.0,) if ix == w else (0.0,) for ix, _ in enumerate(instance.ways))
+    decision = Decision(((2,), (0,)), (((3,), (1,)), ((0,), (0,))), shares)
+    assert [(rack.counts, rack.n) for rack in carved(instance, decision, 0, 0)] == [((3, 1), 1), ((0, 0), 1)]
+    racks = carved(instance, filled(instance, decision), 0, 0)
+    assert [(rack.counts, rack.n) for rack in racks] == [((3, 20), 1), ((0, 32), 1)]
+
+
+def test_a_plan_that_misses_is_mended(folder: Path) -> None:
+    """A simulation that finds the first plan's replicas of one model too few is believed."""
+    asked = _question(folder)
+    seen: list[int] = []
+
+    def strict(scenarios: Sequence[Scenario]) -> Result:
+        made = run(scenarios)
+        [one] = scenarios
+        n = sum(
+            pool.count * (entry.per_rack or 0)
+            for pool in one.fleet.pools.values()
+            for entry in pool.deploy
+            if entry.model == "gpt-oss-20b"
+        )
+        seen.append(n)
+        if n < seen[0] + 2:
+            chat = next(iter(made.variants.values()))["classes"]["chat"]
+            chat["verdict"] = "missed"
+            chat["limits"][0] |= {"value": chat["limits"][0]["limit"] * 1.05, "met": False}
+        return made
+
+    found = prove(asked, Proof(asked, strict), Stop(), rounds=20, tries=0)
+    assert found.is_verified
+    assert found.rounds > 1
+    assert seen[-1] >= seen[0] + 2
+    seen.clear()
+    assert not prove(asked, Proof(asked, strict), Stop(), rounds=1, tries=0).is_verified
+
+
+def test_periods_in_order_worth_and_dates() -> None:
+    assert worth_years(0, 4, 0.09) == pytest.approx(3.23972, abs=1e-5)
+    assert worth_years(0, 1, 0.09) + worth_years(1, 4, 0.09) == pytest.approx(worth_years(0, 4, 0.09))
+    dated = TEXT + (
+        "periods:\n  - {name: one, start: 2026-07-01, length: 6 months}\n"
+        "  - {name: two, start: 2026-12-31, length: 6 months, growth: {chat: 1.5}}\n"
+    )
+    found = whens(scenario(dated), 5.0)
+    assert [(w.name, w.start_years, w.end_years) for w in found] == [("one", 0.0, 0.5), ("two", 0.5, 4.0)]
+    for other, what in (("2027-03-01", "leaves a gap after one"), ("2026-10-01", "begins before the end of one")):
+        with pytest.raises(ScenarioError, match=what):
+            whens(scenario(dated.replace("2026-12-31", other)), 5.0)
+    with pytest.raises(ScenarioError, match=r"two starts 0.5 years into a plan of 0.25 years"):
+        whens(scenario(dated, "goal.horizon=3 months"), 5.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("periods: [{name: a, length: 1 yr, growth: {chat: 0}}]", "growth.chat"),
+        ("periods: [{name: a, length: 1 yr, growth: {chat: inf}}]", "growth.chat"),
+        ("periods: [{name: a, length: 0 yr}]", "length"),
+        ("periods: [{name: a, length: 1 yr, start: soon}]", "neither a date nor a time"),
+    ],
+)
+def test_bad_periods_are_refused(line: str, what: str) -> None:
+    with pytest.raises(ScenarioError, match=what):
+        whens(scenario(TEXT + line + "\n"), 5.0)
+
+
+def test_a_search_that_is_stopped_before_any_plan_says_so(folder: Path) -> None:
+    asked = _question(folder)
+    assert solve(asked.instance, Stop(0.0, 1, 1e-9)).status in ("none", "optimal", "stopped")
