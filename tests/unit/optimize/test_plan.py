@@ -173,14 +173,14 @@ def test_the_verified_plan_is_the_cheapest_fleet_that_passes_simulation(folder: 
 
 
 def _all_fleets(asked: Question) -> list[Decision]:
-    """Every count of racks, chips halved in steps of two; shares as the program gives them."""
+    """Every count of racks, the 32 chips of each split in steps of four; shares as the program gives them."""
     fleets = []
     for a, b in itertools.product(range(3), range(2)):
         if not a + b:
             continue
-        for x, y in itertools.product(range(0, 8 * a + 1, 2), range(0, 8 * b + 1, 2)):
-            replicas = (((x,), (8 * a - x,)), ((y,), (8 * b - y,)))
-            if (x + y) and (8 * a - x + 8 * b - y):
+        for x, y in itertools.product(range(0, 32 * a + 1, 4), range(0, 32 * b + 1, 4)):
+            replicas = (((x,), (32 * a - x,)), ((y,), (32 * b - y,)))
+            if (x + y) and (32 * a - x + 32 * b - y):
                 nothing = tuple((0.0,) for _ in asked.instance.ways)
                 fleets.append(balanced(asked.instance, Decision(((a,), (b,)), replicas, nothing)))
     return fleets
@@ -188,10 +188,8 @@ def _all_fleets(asked: Question) -> list[Decision]:
 
 def test_racks_are_carved_largest_first_and_what_is_left_serves_the_busiest(folder: Path) -> None:
     asked = _question(folder)
-    kind = replace(
-        asked.instance.kinds[0],
-        options=(replace(asked.instance.kinds[0].options[0], chips=4), asked.instance.kinds[0].options[1]),
-    )
+    first = asked.instance.kinds[0]
+    kind = replace(first, options=(replace(first.options[0], chips=4), first.options[1]))
     instance = replace(asked.instance, kinds=(kind, asked.instance.kinds[1]))
     w = next(ix for ix, way in enumerate(instance.ways) if way.takes[0][:2] == (0, 1))
     shares = tuple((1.0,) if ix == w else (0.0,) for ix, _ in enumerate(instance.ways))

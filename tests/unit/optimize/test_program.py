@@ -1,4 +1,4 @@
-"""The integer program against brute force, and its laws: parts sum, freedom never costs, useless kinds change nothing."""
+"""The integer program against brute force, and its laws: parts sum, freedom never costs, useless kinds are left."""
 
 from __future__ import annotations
 
