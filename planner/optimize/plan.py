@@ -156,7 +156,7 @@ def _margin(tree: Mapping[str, Any]) -> float:
             for limit in figures["limits"]:
                 margin: float | None = limit["margin_frac"]
                 found.append((0.0 if limit["met"] else -1.0) if margin is None else margin)
-    return min(found)
+    return float(min(found))
 
 
 def _carbon_per_year(tree: Mapping[str, Any]) -> float:
