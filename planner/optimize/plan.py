@@ -156,12 +156,12 @@ def _margin(tree: Mapping[str, Any]) -> float:
             for limit in figures["limits"]:
                 margin: float | None = limit["margin_frac"]
                 found.append((0.0 if limit["met"] else -1.0) if margin is None else margin)
-    return float(min(found))
+    return min(found)
 
 
 def _carbon_per_year(tree: Mapping[str, Any]) -> float:
     span_s = tree["run"]["length_s"] - tree["run"]["warmup_s"]
-    return float(tree["carbon"]["kgco2e"]) / span_s * 3600.0 * HOURS_PER_YEAR
+    return float(tree["carbon"]["kgco2e"] / span_s * 3600.0 * HOURS_PER_YEAR)
 
 
 def _period(asked: Question, decision: Decision, result: Result, t: int) -> Tree:
