@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.optimize.build import Question
 from planner.optimize.instance import Decision, Instance
-from planner.optimize.program import loads
+from planner.optimize.reading import loads
 from planner.scenario.load import rebuilt
 from planner.scenario.sites import place_of
 from planner.traffic.demand import DAY_S

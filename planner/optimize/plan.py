@@ -19,7 +19,7 @@ from planner.optimize.fixed import fixed_fleets
 from planner.optimize.instance import HOURS_PER_YEAR, Decision, parts, total
 from planner.optimize.linear import Stop
 from planner.optimize.menu import with_menus
-from planner.optimize.program import loads
+from planner.optimize.reading import loads
 from planner.optimize.verify import Proof, Proved, Run, prove, simulated
 from planner.optimize.why import relaxations, why
 from planner.scenario import refuse_unsupported

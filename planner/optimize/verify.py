@@ -18,7 +18,8 @@ from planner.optimize.build import Question, tightened
 from planner.optimize.carve import PEAK, TYPICAL, filled, scenario_of
 from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
-from planner.optimize.program import Failed, Solved, balanced, loads, of_class, solve
+from planner.optimize.program import Failed, Solved, solve
+from planner.optimize.reading import balanced, loads, of_class
 from planner.study.group import Part
 from planner.traffic.load import at_load
 

@@ -221,7 +221,7 @@ def _runner_ups(asked: Question, instance: Instance, best: Decision, cost: float
 
 
 def _solved(model: Model, stop: Stop) -> Decision | None:
-    from planner.optimize.program import read
+    from planner.optimize.reading import read
 
     found = model.program.solve(stop)
     return read(model, found.values) if found.status in {"optimal", "stopped"} else None

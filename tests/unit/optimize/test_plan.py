@@ -17,7 +17,8 @@ from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
 from planner.optimize.periods import whens, worth_years
 from planner.optimize.plan import NoPlan, optimize
-from planner.optimize.program import balanced, solve
+from planner.optimize.program import solve
+from planner.optimize.reading import balanced
 from planner.optimize.verify import Proof, misses_of, prove
 from planner.scenario import Scenario, load
 from planner.study.run import run

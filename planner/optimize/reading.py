@@ -1,0 +1,99 @@
+"""A solver's values as a decision: whole counts, rounded shares, and how the load then lies on the deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from planner.optimize.instance import Decision, Instance
+from planner.optimize.linear import INF, Program
+
+if TYPE_CHECKING:
+    from planner.optimize.program import Model
+
+SHARE_DIGITS = 6
+
+
+def read(model: Model, values: Sequence[float]) -> Decision:
+    """Whole counts and shares to six digits; the largest share of a class takes what rounding left over."""
+    instance, columns = model.instance, model.columns
+    spans = range(len(instance.spans))
+    racks = [[round(values[column]) for column in row] for row in columns.racks]
+    bought = tuple(tuple(round(values[column]) for column in row) for row in columns.bought)
+    replicas = tuple(
+        tuple(
+            tuple(
+                round(values[column])
+                if (column := columns.replicas[k][o][t]) is not None
+                else (option.per_rack or 0) * racks[k][t]
+                for t in spans
+            )
+            for o, option in enumerate(kind.options)
+        )
+        for k, kind in enumerate(instance.kinds)
+    )
+    return Decision(bought, replicas, rounded(instance, [[values[c] for c in row] for row in columns.shares]))
+
+
+def rounded(instance: Instance, values: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+    """Shares to six digits that sum to 1 for each class and span."""
+    shares = [[max(0, round(value * 10**SHARE_DIGITS)) for value in row] for row in values]
+    for t, _ in enumerate(instance.spans):
+        for name in instance.classes:
+            own = [w for w, way in enumerate(instance.ways) if way.cls == name]
+            if own:
+                largest = max(own, key=lambda w: (shares[w][t], -w))
+                shares[largest][t] += 10**SHARE_DIGITS - sum(shares[w][t] for w in own)
+    return tuple(tuple(share / 10**SHARE_DIGITS for share in row) for row in shares)
+
+
+def balanced(instance: Instance, decision: Decision) -> Decision:
+    """The same racks and replicas with the shares that load all deployments alike: the greatest load is least.
+
+    A span in which the replicas do not serve every class keeps its shares.
+    """
+    shares = [list(row) for row in decision.shares]
+    for t, span in enumerate(instance.spans):
+        program = Program()
+        most = program.column(cost=1.0)
+        columns = [program.column(0, 1) for _ in instance.ways]
+        for name in instance.classes:
+            own = {columns[w]: 1.0 for w, way in enumerate(instance.ways) if way.cls == name}
+            program.row(own, 1.0, 1.0)
+        terms: dict[tuple[int, int], dict[int, float]] = {}
+        for w, way in enumerate(instance.ways):
+            program.cost[columns[w]] = 1e-6 * (1 + w) / len(instance.ways)
+            for k, o, per_req_s in way.takes:
+                row = terms.setdefault((k, o), {})
+                row[columns[w]] = row.get(columns[w], 0.0) + span.peak_req_per_s[way.cls] * per_req_s
+        for (k, o), row in sorted(terms.items()):
+            n = decision.replicas[k][o][t]
+            if n:
+                program.row(row | {most: -float(n)}, upper=0.0)
+            else:
+                for column in row:
+                    program.upper[column] = 0.0
+        found = program.solve()
+        if found.status == "optimal":
+            for w, column in enumerate(columns):
+                shares[w][t] = found.values[column]
+    return Decision(decision.bought, decision.replicas, rounded(instance, shares))
+
+
+def loads(instance: Instance, decision: Decision, t: int) -> dict[tuple[int, int], float]:
+    """Load of each deployment in a span, as a share of what its limits allow (without the spare)."""
+    span = instance.spans[t]
+    used: dict[tuple[int, int], float] = {}
+    for w, way in enumerate(instance.ways):
+        for k, o, per_req_s in way.takes:
+            used[k, o] = used.get((k, o), 0.0) + decision.shares[w][t] * span.peak_req_per_s[way.cls] * per_req_s
+    return {
+        (k, o): value / n if (n := decision.replicas[k][o][t]) else (INF if value > 0 else 0.0)
+        for (k, o), value in used.items()
+    }
+
+
+def of_class(instance: Instance, names: Iterable[str]) -> list[tuple[int, int]]:
+    """Deployments that serve any of the classes."""
+    wanted = set(names)
+    return sorted({(k, o) for way in instance.ways if way.cls in wanted for k, o, _ in way.takes})
