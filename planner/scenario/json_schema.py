@@ -91,6 +91,16 @@ def _short_forms(sections: dict[str, Any]) -> None:
     budget = sections["Goal"]["properties"]["budget"]
     money = next(form for form in budget["anyOf"] if form.get("type") == "object")["additionalProperties"]
     budget["anyOf"] = [*money["anyOf"], {"type": "object", "additionalProperties": money}]
+    goal = sections["Goal"]["properties"]
+    goal["minimise"] = {
+        "description": "The figure to make small; a map {tco: 1, carbon: 100 USD/tCO2e} makes a weighted sum small.",
+        "anyOf": [{"enum": ["tco", "capex", "energy", "carbon"]}, {"$ref": "#/$defs/Weights"}],
+    }
+    racks = {"type": "integer", "minimum": 0}
+    sections["Pool"]["properties"]["deliveries"] = {
+        "description": "Most racks that are delivered in a period; a map gives each period its own.",
+        "anyOf": [racks, {"type": "object", "additionalProperties": racks}],
+    }
     routes = sections["FleetSpec"]["properties"]["routes"]["additionalProperties"]
     forms = [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, dict(routes)]
     routes.clear()

@@ -149,7 +149,7 @@ def test_gate_and_nothing_completed(tmp_path):
         (("3 req/s", "3"), 2, "rate"),
         (("chips: 4}", "chips: 16}"), 4, "use at most 8 chips"),
         (("slo: easy", "slo: hard"), 2, "hard"),
-        (("run: {", "goal: {minimise: tco}\nrun: {"), 2, "this version does not act on it"),
+        (("run: {", "goal: {minimise: tco}\nrun: {"), 2, "it is for planner optimize"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place_and_nothing_is_written(tmp_path, change, status, says):

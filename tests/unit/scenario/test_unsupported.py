@@ -17,6 +17,10 @@ ADDED = [
     ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
     ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
+    ("count: 1", "count: 1, retire: {h1: 1}", "fleet.pools.a.retire"),
+    ("count: 1", "count: 1, available_from: 2027-01-01", "fleet.pools.a.available_from"),
+    ("count: 1", "count: 1, lead_time: 20 weeks", "fleet.pools.a.lead_time"),
+    ("count: 1", "count: 1, deliveries: {h1: 3}", "fleet.pools.a.deliveries"),
 ]
 SAID = {"sweep", "run.horizon"}
 
@@ -26,7 +30,7 @@ def test_listed_with_its_place_and_refused_by_run(loads: Loads, old: str, new: s
     s = loads(SMALL.replace(old, new))
     assert path in [found.path for found in s.unsupported]
     assert all(found.at.line and found.at.col for found in s.unsupported)
-    with pytest.raises(ScenarioError, match="does not act on it"):
+    with pytest.raises(ScenarioError, match="planner run refuses it"):
         refuse_unsupported(s, "run")
 
 
