@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from planner.aggregate import rollup
 from planner.aggregate.metrics import METRICS, Metric
 from planner.errors import Fault, ScenarioError, near
 
@@ -26,9 +27,9 @@ def metric_table(result: Result, name: str, *, by: tuple[str, ...], over: str | 
     if over is not None:
         if over == "sample":
             return _over_samples(result, name)
-        if over != "window":
-            raise ScenarioError(Fault(f"no figures over '{over}'{near(over, ['window', 'sample'])}"))
-        return _over_windows(result, name, by)
+        if over not in {"window", *rollup.SPANS}:
+            raise ScenarioError(Fault(f"no figures over '{over}'{near(over, ['window', *rollup.SPANS, 'sample'])}"))
+        return _over_windows(result, name, by, over)
     split = next((each for each in by if each in SECTIONS), None)
     metric, keys = _find(name, split)
     split = split or next((each for each, section in SECTIONS.items() if metric.section == f"{section}.*"), None)
@@ -107,12 +108,17 @@ def _frame(rows: list[dict[str, Any]], split: str | None, *, is_by_seed: bool, h
     return pl.DataFrame([[row[column] for column in schema] for row in rows], schema=schema, orient="row")
 
 
-def _over_windows(result: Result, name: str, by: tuple[str, ...]) -> pl.DataFrame:
-    """Rows of a pool's or class's windows; windows without a row had no work, and the pool was parked."""
+def _over_windows(result: Result, name: str, by: tuple[str, ...], over: str) -> pl.DataFrame:
+    """Rows of a pool's or class's windows, or hours or days of them.
+
+    A window without a row had no work, and the pool was parked.
+    """
     tables = [(split, result.tables[table]) for split, table in _WINDOW_TABLES.items() if not by or split in by]
     for split, table in tables:
         if name in table.columns and name not in {"variant", "seed", split, "window_ix", "start_s"}:
-            return table.select("variant", "seed", split, "window_ix", "start_s", value=name)
+            if over == "window":
+                return table.select("variant", "seed", split, "window_ix", "start_s", value=name)
+            return _rolled(result, table, split, name, over)
     known = [column for _, table in tables for column in table.columns[5:]]
     raise ScenarioError(Fault(f"no figure '{name}' over windows{near(name, known)}"))
 
@@ -134,3 +140,19 @@ def _over_samples(result: Result, name: str) -> pl.DataFrame:
         raise ScenarioError(Fault(f"no samples of '{name}'{near(name, known)}"))
     found = table.filter(pl.col("name").is_in(list(dict.fromkeys(wanted))))
     return found.select("variant", "sample_ix", "member", "name", "value")
+
+
+def _rolled(result: Result, table: pl.DataFrame, split: str, name: str, over: str) -> pl.DataFrame:
+    """Hours or days of a table of windows."""
+    some = next(iter(result.variants.values()))["run"]["window_s"]
+    n_windows = {
+        (variant, seed["run"]["seed"]): -int(-seed["run"]["length_s"] // seed["run"]["window_s"])
+        for variant, tree in result.variants.items()
+        for seed in tree["seeds"]
+    }
+    if any(tree["run"]["window_s"] != some for tree in result.variants.values()):
+        raise ScenarioError(Fault("the variants have windows of unlike widths", "ask for each by itself"))
+    chosen = table.lazy().select("variant", "seed", split, "window_ix", name)
+    rolled = rollup.rollup(chosen, n_in=rollup.windows_in(over, some), n_windows=n_windows, window_s=some)
+    named = rolled.rename({"span_ix": f"{over}_ix", name: "value"})
+    return named.select("variant", "seed", split, f"{over}_ix", "start_s", "value").collect(engine="streaming")

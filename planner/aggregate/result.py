@@ -112,7 +112,8 @@ class Result:
 
         `name` is one of the glossary, with its statistic if it has several: `usd_per_mtok_all`, `ttft_s.p95`,
         `facility_w.peak`. `by` is any of class, pool, part and seed; `over="window"` gives the windows of a pool's or
-        class's figure, `over="sample"` a headline figure's, or an uncertain fact's, value in each of `run.samples`.
+        class's figure, `over="hour"` and `over="day"` their sums or means, `over="sample"` a headline figure's, or an
+        uncertain fact's, value in each of `run.samples`.
 
         Raises:
             ScenarioError: there is no such metric, or not by that.
