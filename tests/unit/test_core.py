@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from planner import core
@@ -104,3 +105,34 @@ def test_one_answer_token_has_no_time_between_tokens() -> None:
     assert got.classes.select("span_completed", "span_attained", "span_single_token").row(0) == (2, 1, 1)
     tpot = got.sketches.filter(got.sketches["metric_ix"] == core.METRICS.index("tpot"))
     assert tpot["count"].sum() == 1
+
+
+def test_what_a_power_cap_adds_is_its_own_time() -> None:
+    free, capped = toy(), toy(power_cap_w=2.6)
+    loads = pl.DataFrame(
+        {
+            "n_seqs": [1, 5, 3],
+            "context_tokens": [100, 900, 20],
+            "window_tokens": [0, 0, 0],
+            "n_growing_in_window": [0, 0, 0],
+            "chunk_tokens": [0, 0, 64],
+            "chunk_past_tokens": [0, 0, 10],
+        },
+        schema_overrides={"n_seqs": pl.UInt64, "context_tokens": pl.UInt64, "window_tokens": pl.UInt64}
+        | {"n_growing_in_window": pl.UInt64, "chunk_tokens": pl.UInt64, "chunk_past_tokens": pl.UInt64},
+    )
+    own, held = core.step_times(free, loads), core.step_times(capped, loads)
+    assert own["capped_s"].to_list() == own["capped_slope_s"].to_list() == [0.0] * 3
+    for end in ("", "slope_"):
+        more = [b - a for a, b in zip(own[f"time_{end}s"], held[f"time_{end}s"], strict=True)]
+        assert held[f"capped_{end}s"].to_list() == pytest.approx(more, rel=1e-9)
+        assert min(more) > 0 or end
+    # In a run, it is what steps of the same work last longer, and the causes of step time add up to all of it.
+    rows = requests([(0, 0, 100, 200)])
+    works = [core.simulate(cell(spec), rows).deployments.row(0, named=True) for spec in (free, capped)]
+    steps = [work["prefill_s"] + work["decode_s"] for work in works]
+    assert works[0]["power_s"] == 0.0
+    assert works[1]["power_s"] == pytest.approx(steps[1] - steps[0], rel=1e-9)
+    for work, step_s in zip(works, steps, strict=True):
+        causes = sum(work[f"{name}_s"] for name in ("memory", "compute", "network", "launch", "power"))
+        assert causes == pytest.approx(step_s, rel=1e-12)
