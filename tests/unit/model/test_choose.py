@@ -93,3 +93,31 @@ def test_a_model_that_nobody_asks_for_gets_the_fastest_step() -> None:
     choice = chosen("gb200", "llama-3.1-8b", 4)
     assert (choice.n_seqs, choice.is_inside) == (1, False)
     assert choice.tp == 4
+
+
+def test_drafts_are_chosen_for_by_the_tokens_that_their_steps_give() -> None:
+    wish = {**CHAT, "tpot_limit_s": 0.02, "tp": 8}
+    plain = chosen("gb200", "deepseek-r1", 8, **wish)
+    kept = [
+        chosen(
+            "gb200",
+            "deepseek-r1",
+            8,
+            **wish,
+            speculation={"draft_tokens": 3, "acceptance_frac": acceptance, "draft_cost_frac": 0.0},
+        )
+        for acceptance in (0.0, 0.5, 1.0)
+    ]
+    assert [each.plan["tokens_per_step"] for each in kept] == [1.0, 1.875, 4.0]
+    # Nothing accepted, only verified: slower than no draft. All accepted: about four tokens a step.
+    assert kept[0].tokens_per_s < plain.tokens_per_s < kept[2].tokens_per_s
+    assert kept[1].tokens_per_s > kept[0].tokens_per_s
+    alone = [
+        chosen(
+            "gb200", "deepseek-r1", 8, **{**wish, "tpot_limit_s": 1e-5}, speculation=each.spec["serving"]["speculation"]
+        )
+        for each in kept
+    ]
+    # None is inside such a limit: a step of one sequence over the tokens that it gives.
+    assert alone[0].tpot_s == pytest.approx(1.875 * alone[1].tpot_s, rel=1e-12)
+    assert alone[0].tpot_s == pytest.approx(4.0 * alone[2].tpot_s, rel=1e-12)
