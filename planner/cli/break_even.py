@@ -31,8 +31,10 @@ Examples:
 )
 @click.option("--samples", type=click.IntRange(0, 10_000), help="Draws of the uncertain facts [run.samples, else 64].")
 @click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of both plans; repeatable.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write figures/break-even.{parquet,svg,png} there.")
 @click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
+@click.option("--ray", metavar="new|auto|ADDRESS", help="Simulate on a Ray cluster, not on threads.")
 @click.option("--gate", is_flag=True, help="Exit 3 without a break-even at equal service.")
 @output.verb(SCHEMA)
 def command(
@@ -44,8 +46,10 @@ def command(
     figure: str,
     samples: int | None,
     sets: tuple[str, ...],
+    seed: int | None,
     out: Path | None,
     workers: int | None,
+    ray: str | None,
     gate: bool,
     to: output.Settings,
 ) -> None:
@@ -55,33 +59,36 @@ def command(
     (racks.jalapeno-rack.capex_usd); or `load`, the traffic of all classes as a multiple. The answer is for the whole
     fleet and each class, with an interval over the uncertain facts, and says whether both plans hold their limits.
     """
-    from planner.fleet.local_executor import LocalExecutor
+    from planner.fleet.executors import opened
     from planner.report import breakeven_figure, breakeven_text
     from planner.scenario import read_stdin
     from planner.study.breakeven import break_even
 
+    if seed is not None:
+        sets = (*sets, f"run.seed={seed}")
     line = ProgressLine(to)
     try:
-        found = break_even(
-            scenario,
-            vary=vary,
-            against=against,
-            base=name,
-            sets=sets,
-            within=within,
-            figure=figure,
-            samples=samples,
-            stdin_text=read_stdin() if scenario == "-" else None,
-            executor=LocalExecutor(workers) if workers else None,
-            progress=line.show,
-        )
+        with opened(workers=workers, ray=ray) as executor:
+            found = break_even(
+                scenario,
+                vary=vary,
+                against=against,
+                base=name,
+                sets=sets,
+                within=within,
+                figure=figure,
+                samples=samples,
+                stdin_text=read_stdin() if scenario == "-" else None,
+                executor=executor,
+                progress=line.show,
+            )
     finally:
         line.end()
     text = breakeven_text.report(found)
     if out is not None:
         paths = breakeven_figure.save(found, out)
         text += f"\nwrote {', '.join(str(path) for path in paths)}"
-    output.reply(SCHEMA, found.to_json(), text, to)
+    output.reply(SCHEMA, found.to_json(), text, to, warnings=found.notices, inputs=found.inputs)
     if gate and not (found.is_equal_slo and found.crossings[0].values):
         click.echo("gate: no break-even at equal service", err=True)
         sys.exit(EXIT_GATE)

@@ -20,7 +20,7 @@ from planner import units
 from planner.aggregate import intervals
 from planner.aggregate.held import CLASS_HEADLINE, HEADLINE, Held, headline
 from planner.aggregate.power import Book
-from planner.errors import Fault, ScenarioError, near
+from planner.errors import Fault, Notice, ScenarioError, near
 from planner.study.plans import Lab, Plan, Vary, plan_of
 from planner.study.roots import crossings, grid
 from planner.study.spread import LEVEL_FRAC, held_of, quantile, worlds
@@ -82,6 +82,10 @@ class BreakEven:
     """`figure plan value usd_per_mtok verdict`."""
     crossings: tuple[Crossing, ...]
     samples: int
+    notices: tuple[Notice, ...]
+    """What is worth saying about the plans."""
+    inputs: str
+    """Digest of everything that the answer depends on."""
     infeasible: int
     """Samples whose chips do not hold the replicas of one of the plans."""
 
@@ -204,6 +208,8 @@ def _by_price(
         curve=curve,
         crossings=tuple(found),
         samples=n,
+        notices=lab.notices,
+        inputs=lab.inputs,
         infeasible=len(drawn) - len(by_sample),
     )
 
@@ -362,5 +368,7 @@ def _by_simulation(lab: Lab, low: float, high: float, given: float | None, figur
         curve=curve,
         crossings=tuple(found),
         samples=0,
+        notices=lab.notices,
+        inputs=lab.inputs,
         infeasible=0,
     )

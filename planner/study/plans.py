@@ -13,7 +13,7 @@ from planner.aggregate import intervals, slo
 from planner.aggregate.held import read_at_rest
 from planner.aggregate.power import resting
 from planner.aggregate.summary import class_figures
-from planner.errors import Fault, ScenarioError, near
+from planner.errors import Fault, Notice, ScenarioError, near
 from planner.facts import catalog
 from planner.scenario import load, refuse_unsupported
 from planner.scenario.fields import FactOf, Factor, Quantity
@@ -159,6 +159,19 @@ class Lab:
             if all("has no effect here" in fault.what for fault in error.faults):
                 return False  # a rented pool has no price of its racks
         return True  # what else is wrong is said, with its place, when a value is set
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What is worth saying about the two plans, each once."""
+        scenarios = [notice for scenario in self.plain for notice in scenario.notices]
+        return tuple(dict.fromkeys([*scenarios, *(notice for fleet in self.fleets for notice in fleet.notices)]))
+
+    @property
+    def inputs(self) -> str:
+        """Digest of everything that both plans depend on."""
+        from planner.study.run import inputs_digest
+
+        return inputs_digest(self.plain)
 
     def at(self, value: float) -> list[Scenario]:
         """Both plans at a value."""
