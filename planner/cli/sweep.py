@@ -48,6 +48,7 @@ def command(
     from planner.cli.run import load_variants
     from planner.report.sweep_text import sweep_report
     from planner.study import sweep_answer
+    from planner.study.answer import RUNS, SURFACES
     from planner.study.run import run
     from planner.study.sweep import Done
 
@@ -61,7 +62,7 @@ def command(
         with how.executor() as executor:
             done = sweep_answer.answer(
                 scenarios,
-                solve_many=partial(run, executor=executor),
+                solve_many=partial(run, executor=executor, surfaces=RUNS / SURFACES),
                 out=how.out,
                 is_forced=how.is_forced,
                 is_resuming=how.is_resuming,

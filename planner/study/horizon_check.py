@@ -98,6 +98,7 @@ def _hour(walked: Walked, hour: int) -> Scenario:
             "seeds": 1,
             "samples": None,
             "horizon_years": None,
+            "split_s": None,
             "start": None,
         }
     )

@@ -44,6 +44,6 @@ def _block(text: str, folder: Path) -> str:
 
 def same(text: str) -> str:
     """What is compared of a page."""
-    text = re.sub(r" simulated in [\d.]+ \w+", " simulated", text)
+    text = re.sub(r" (simulated|points) in [\d.]+ \w+", r" \1", text)
     text = re.sub(r"(runs/[a-z0-9-]+)-[0-9a-f]{8}", r"\1-", text)
     return re.sub(r"sha256:[0-9a-f]{8,}", "sha256:-", re.sub(r" {2,}", "  ", text))
