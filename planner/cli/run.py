@@ -86,7 +86,7 @@ def command(
         shown += f"\nwrote {done.folder}/"
     page = _write_page(done) if has_page else []
     if has_page and not page:
-        shown += f"   {done.folder}/report.html shows it"
+        shown += "   report.html shows it"
     aside = [notice for each in scenarios for notice in set_aside(each, "run")]
     notices = dict.fromkeys([*result.notices, *aside, *page])
     output.reply(SCHEMA, result.to_json(), shown, to, warnings=notices, inputs=result.inputs)

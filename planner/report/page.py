@@ -15,6 +15,7 @@ from planner.report.page_answer import answer, fleet, headline
 from planner.report.page_compare import side_by_side
 from planner.report.page_evidence import again, evidence, left_out
 from planner.report.page_figures import figures
+from planner.report.page_horizon import horizon
 from planner.report.page_html import View, anchor, esc
 from planner.report.page_levels import limits
 from planner.report.page_style import sheet
@@ -46,7 +47,7 @@ def page(
     frames: Mapping[str, pl.DataFrame] | None = None,
 ) -> str:
     """The page, whole. `figures` are those to show (the six by default), `frames` theirs where they are made."""
-    chosen = registry.select(None) if figures is None else figures
+    chosen = registry.select(None, result) if figures is None else figures
     rows = registry.frames(result, chosen) if frames is None else frames
     first = next(iter(result.variants.values()))
     body = [_one(section, result) for section in BEFORE_VARIANTS]
@@ -96,7 +97,7 @@ def _variant(result: Result, name: str, chosen: Sequence[registry.Figure], rows:
     view = View(result, name, result.variants[name], look)
     made = [registry.drawn(figure, rows[figure.name], name, look) for figure in chosen]
     parts = [section(view) for section in _ANSWER]
-    parts.append(figures(view, made))
+    parts += [horizon(view, made), figures(view, made)]
     parts += [section(view) for section in _EVIDENCE]
     head = f'<h2 id="{anchor(name, "variant")}">{esc(name)}</h2>' if view.is_one_of_several else ""
     label = f'aria-labelledby="{anchor(name, "variant")}"' if head else 'aria-label="The review"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.aggregate import slo
+from planner.report.page_horizon import sites
 from planner.report.page_html import View, anchor, esc, section, table
 from planner.report.verdict import Binding, binding, word
 
@@ -63,7 +64,7 @@ def sentences(view: View) -> Sequence[str]:
             f"{view.num('count', 'requests', 'completed')} of {view.num('count', 'requests', 'offered')} requests "
             f"completed at {view.num('money', 'cost', 'usd_per_h')} an hour."
         ]
-    return [*_said(view, found), *_checks_missed(view), _where(view, found)]
+    return [*_said(view, found), *_checks_missed(view), _where(view, found), *_over_hours(view)]
 
 
 def _said(view: View, found: Binding) -> list[str]:
@@ -98,6 +99,21 @@ def _checks_missed(view: View) -> list[str]:
             how = "misses its limits" if len(missed) == 1 else "miss their limits" if missed else "cannot serve at all"
             said.append(f"With {esc(check['label'])}, {who} {how}.")
     return said
+
+
+def _over_hours(view: View) -> list[str]:
+    """A sentence for each class that misses in some hours of the horizon, or one that none does."""
+    found = view.tree.get("horizon")
+    if not found:
+        return []
+    hours = view.num("count", "horizon", "hours")
+    said = [
+        f"Over the horizon <b>{esc(name)}</b> misses in "
+        f"{view.num('count', 'horizon', 'classes', name, 'hours_missed')} of {hours} hours."
+        for name, figures in found["classes"].items()
+        if figures["hours_missed"]
+    ]
+    return said[:MOST_NAMED] or [f"Over the horizon every limit holds in all {hours} hours that have figures."]
 
 
 def _missed(view: View, name: str) -> str:
@@ -183,7 +199,7 @@ def fleet(view: View) -> str | None:
             ]
         )
     head = ["Pool", "Racks", "Chips", "Idle", "Tokens out", "Busy", "IT power", "Cost an hour", "Bound by"]
-    body = table("The fleet by pool", [*head, "What stands on it"], rows, words=(0, 1, 8, 9))
+    body = table("The fleet by pool", [*head, "What stands on it"], rows, words=(0, 1, 8, 9)) + sites(view)
     return section("Fleet", body, at=anchor(view.name, "fleet"), level=view.level)
 
 

@@ -18,6 +18,8 @@ def figures(view: View, made: Sequence[Drawn]) -> str:
     """The figures of a variant in a grid."""
     parts = []
     for drawn in made:
+        if drawn.figure.name == "horizon" and (drawn.chart is None or view.tree.get("horizon")):
+            continue  # it stands with the horizon
         name = anchor(view.name, "figure", drawn.figure.name)
         level = view.level + 1
         title = f'<h{level} class="figure" id="{name}">{esc(drawn.figure.title)}</h{level}>'

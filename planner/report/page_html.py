@@ -107,6 +107,10 @@ def shown(value: Any, kind: str) -> str:
         return units.figures(value)
     if kind == "share":
         return share(value)
+    if kind == "signed":
+        return f"{value * 100:+,.0f} %"
+    if kind == "energy_kwh":
+        return f"{units.figures(value / 1000)} MWh" if value >= 1000 else f"{units.figures(value)} kWh"
     if kind == "margin":
         size = abs(value) * 100
         return f"{size:,.0f} %" if size >= 10 else f"{size:.1f} %"

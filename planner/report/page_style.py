@@ -96,7 +96,7 @@ tbody th{font-weight:600}
 .cards .unit,.cards .between{font-size:.78rem;color:var(--soft);line-height:1.35}
 .cards .facts{font-weight:640;color:var(--ink)}
 .figures{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:2.2rem 3rem;align-items:start}
-figure{margin:0;min-width:0}
+figure{margin:0;min-width:0}figure.alone{max-width:36rem;margin-top:1.2rem}
 figcaption{margin-top:.5rem}
 .fig{display:block;width:100%;height:auto;font-family:"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif}
 pre{overflow-x:auto;margin:.6rem 0;padding:.8rem 1rem;background:var(--well);border-radius:6px;font-size:.86rem}

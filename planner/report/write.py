@@ -45,7 +45,7 @@ def write_page(
         ScenarioError: a figure is unknown, or no result can show it.
         RunError: a file cannot be written.
     """
-    chosen = registry.select(figures)
+    chosen = registry.select(figures, result)
     frames = registry.frames(result, chosen)
     html = page(result, figures=chosen, frames=frames).encode("utf-8")
     _put(Folder.of(folder), name, html)
@@ -69,7 +69,7 @@ def write_pictures(result: Result, folder: Path, *, figures: Sequence[str] | Non
     """
     from planner.study.answer import slug
 
-    chosen = registry.select(figures)
+    chosen = registry.select(figures, result)
     frames = registry.frames(result, chosen)
     look = registry.look_of(result)
     written = []

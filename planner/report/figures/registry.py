@@ -85,6 +85,13 @@ _SIX = (
     ),
 )
 _MORE = (
+    Figure(
+        "horizon",
+        "How full the pools are over the horizon",
+        "The fullest hour of each stretch of days (line) and their mean (foot of the band), over the load up to which "
+        "every class holds.",
+        "horizon",
+    ),
     Figure("power", "Power", "At the meter, by pool; a window without work is not drawn.", "over_time", "power_"),
     Figure("kv", "KV cache in use", "Share of the placed chips' cache, by pool.", "over_time", "kv_"),
     Figure("mbu", "Memory bandwidth in use", "Bytes moved over the data sheet's rate, by pool.", "over_time", "mbu_"),
@@ -142,16 +149,25 @@ REFUSED: Mapping[str, str] = {
     "price-surface": "cost over limit and power price takes a run a point: planner sweep",
 }
 """Figures that no single result can show -> why, and what can."""
+NEEDS: Mapping[str, str] = {
+    "batch": "the result kept no timeline (run with --keep timeline)",
+    "horizon": "the run has no horizon (run.horizon)",
+}
+"""Figures that not every result has -> what they need."""
 
 
-def select(names: Sequence[str] | None) -> tuple[Figure, ...]:
+def select(names: Sequence[str] | None, result: Result | None = None) -> tuple[Figure, ...]:
     """The figures that are meant: the six by default, every one that a result can hold for `all`.
+
+    Where a result has a horizon its figure belongs to the default ones.
 
     Raises:
         ScenarioError: a name is unknown, or no single result can show it; the message says what can.
     """
     if not names:
-        return tuple(FIGURES[name] for name in SIX)
+        trees = result.variants.values() if result is not None else ()
+        has_horizon = any(tree.get("horizon") for tree in trees)
+        return tuple(FIGURES[name] for name in (*SIX, *(["horizon"] if has_horizon else [])))
     if "all" in names:
         return tuple(FIGURES.values())
     faults = []
@@ -179,6 +195,5 @@ def drawn(figure: Figure, rows: pl.DataFrame, variant: str, look: Look) -> Drawn
     """A figure of one variant."""
     mine = rows.filter(rows["variant"] == variant)
     if mine.is_empty():
-        why = "the result kept no timeline (run with --keep timeline)" if figure.name == "batch" else "nothing to show"
-        return Drawn(figure, mine, None, "", why)
+        return Drawn(figure, mine, None, "", NEEDS.get(figure.name, "nothing to show"))
     return Drawn(figure, mine, figure.part("draw")(mine, look), figure.part("alt")(mine))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from planner import Result
 from planner.aggregate.store import load
 from planner.report import page as page_module
+from planner.report.figures import registry
 from planner.report.page import page
 from planner.report.verdict import binding
 from tests import reviews
@@ -232,3 +235,49 @@ def test_names_with_markup_are_names(tmp_path: Path) -> None:
     assert all(place.startswith("/classes/<b>a.b~1c~0d<~1b>/") for place in places)
     for place in places:
         at(result.to_json(), place)
+
+
+def test_a_horizon_has_its_part_its_figure_and_its_sentence(one: Result) -> None:
+    loads = [0.5 + hour / 1000 for hour in range(600)]
+    found = {
+        "hours": 600,
+        "hours_beyond": 2,
+        "classes": {
+            "chat": {
+                "hours_met": 500,
+                "hours_missed": 98,
+                "attainment_frac": 0.97,
+                "mean_req_per_s": 40.0,
+                "peak_req_per_s": 90.0,
+                "worst_hour": 599,
+            }
+        },
+        "pools": {
+            "jalapeno": {"mean_load_frac": 0.8, "peak_load_frac": 1.099, "facility_w": {"mean": 2e4, "peak": 3e4}}
+        },
+        "fleet": {"usd": 24e3, "facility_kwh": 12e3, "operational_kgco2e": 4e3, "usd_per_mtok_out_whole": 0.7},
+        "checked": {
+            "hours": 24,
+            "verdicts_differ": 1,
+            "differences": [
+                {"class": "chat", "metric": "ttft", "quantile": "p95", "median_frac": -0.1, "worst_frac": 1.5}
+            ],
+        },
+    }
+    n = len(loads)
+    keys = {"variant": ["base"] * n, "seed": [1] * n, "hour": list(range(n)), "pool": ["jalapeno"] * n}
+    table = pl.DataFrame({**keys, "load_frac": loads})
+    tree = {**one.variants["base"], "horizon": found}
+    result = replace(one, variants={"base": tree}, tables={**one.tables, "horizon_pools": table})
+    text = page(result)
+    read = Read(text)
+    assert "Over the horizon" in read.headings
+    assert "How full the pools are over the horizon" in read.headings
+    assert "Over the horizon chat misses in of hours." in " ".join(read.words["base--answer"].split())
+    assert len([attrs for tag, attrs in read.tags if tag == "svg"]) == 7
+    for attrs, _ in read.data:
+        if attrs.get("data-at") and (value := at(tree, attrs["data-at"])) is not None:
+            assert float(attrs["value"]) == value
+    frame = registry.frames(result, registry.select(["horizon"]))["horizon"]
+    assert frame["peak_load_frac"].max() == loads[-1]
+    assert frame.height == 25  # days
