@@ -258,6 +258,10 @@ def _spots(placed: Placed, pool: PoolLayout, base_dir: Path) -> Iterator[_Spot]:
         if attr.startswith("scale_out") and placed.n_chips <= spec["chip"].get("domain_chips", placed.n_chips):
             continue
         yield _Spot(fact, ("chip", *place))
+    for fact in placed.facts:  # of the scenario: acceptance and cost of drafts
+        name = f"{fact.path.rpartition('.')[2]}_frac"
+        if name in (spec["serving"].get("speculation") or {}):
+            yield _Spot(fact, ("serving", "speculation", name))
     try:
         engine = facts.engine(placed.engine, base=base_dir)
     except FactError:

@@ -152,3 +152,14 @@ def test_every_draw_is_one_that_the_core_takes(rack: str) -> None:
         chip = applied(fleet, one, scenario.base_dir).placed[0].spec["chip"]
         assert chip["idle_w"] <= chip["parked_w"] <= chip["low_load_w"] <= chip["high_load_w"]
         assert one.values[f"chips.{fleet.pools[0].chip.name}.idle_w"] == chip["idle_w"]
+
+
+def test_the_acceptance_of_drafts_is_drawn_where_it_has_a_range() -> None:
+    draft = "{draft: 3, acceptance: {value: 70 %, low: 60 %, high: 80 %}, draft_cost: 2 %}"
+    scenario, fleet = laid_out(f"fleet.pools.gb300.deploy[0].speculation={draft}")
+    path = "fleet.pools.gb300.deploy[0].speculation.acceptance"
+    one = sample(scenario, 8, n_simulated=8, fleet=fleet)[0]
+    assert 0.6 < one.values[path] < 0.8
+    changed = applied(fleet, one, scenario.base_dir).placed[1]
+    assert changed.spec["serving"]["speculation"]["acceptance_frac"] == one.values[path]
+    assert changed.plan["tokens_per_step"] != fleet.placed[1].plan["tokens_per_step"]
