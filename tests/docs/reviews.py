@@ -24,6 +24,7 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "05-disaggregated": ("base", "reverse", "mixed", "slow_link"),
     "06-service-tiers": ("base", "own_replicas"),
     "08-jalapeno-or-gb300": ("base", "gb300", "fast", "fast_gb300", "ultra_fast", "ultra_fast_gb300"),
+    "10-two-sites": ("base",),
 }
 """Scenario -> the variants that its page shows."""
 

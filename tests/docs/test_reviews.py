@@ -50,6 +50,12 @@ def test_unlike_chips_may_share_the_work_of_a_request() -> None:
     assert set(verdicts("05-disaggregated").values()) == {"met"}
 
 
+def test_two_sites_hold_and_the_clean_one_emits_less() -> None:
+    assert verdicts("10-two-sites") == {"base": "met"}
+    sites = tree("10-two-sites")["sites"]
+    assert sites["norway"]["operational_kgco2e"] < sites["virginia"]["operational_kgco2e"] / 5
+
+
 def test_of_the_tiers_gb300_does_not_reach_the_fastest() -> None:
     name = "08-jalapeno-or-gb300"
     found = verdicts(name)
