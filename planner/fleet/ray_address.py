@@ -53,3 +53,13 @@ def package(folder: Path) -> str:
 
 def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+
+
+def given_up(n_tries: int, what: str, lost: Exception) -> RunError:
+    """Workers died again and again on the same thing."""
+    return RunError(
+        Fault(
+            f"workers died {n_tries} times on the same {what}: {lost}",
+            "give them more memory, fewer workers at a time (-j), or smaller cells (fleet.cell_replicas)",
+        )
+    )

@@ -2,8 +2,8 @@
 
 The driver sends bundles of cells (`ray_work.py`), a bounded number at a time, and never holds more than a few results:
 parts of a simulation meet in tasks, as a tree. Workers and nodes may die: what they had in hand is sent again, in
-smaller bundles if need be. Requests go by reference, through the object store or as files at an address that every
-worker reaches; a simulation of one cell draws its own.
+smaller bundles if need be (Ray itself would try a task that is out of memory for ever). Requests go by reference,
+through the object store or as files at an address that every worker reaches; a simulation of one cell draws its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from planner.fleet.checkpoint import Stored
 from planner.fleet.draws import Draw, DrawnFacts
 from planner.fleet.executor import Item, Progress, Simulation, Tally, items_to_do
 from planner.fleet.parts import Part
-from planner.fleet.ray_address import check_answers, first_line, package, refusal
+from planner.fleet.ray_address import check_answers, first_line, given_up, package, refusal
 from planner.fleet.ray_work import Bundle, Done
 from planner.fleet.storage import Folder
 
@@ -71,17 +71,27 @@ class RayExecutor:
         self._run_id = ""
 
     def facts(self, draws: Sequence[Draw]) -> list[DrawnFacts]:
-        """What is known of the requests of each draw; they stay in the object store for `run`."""
+        """What is known of the requests of each draw."""
         found: list[DrawnFacts] = []
         for at in range(0, len(draws), 64):
-            refs = [self._facts(draw) for draw in draws[at : at + 64]]
-            found += [_answer(ref) if isinstance(ref, ray.ObjectRef) else ref for ref in refs]
+            some = draws[at : at + 64]
+            refs = [_facts.remote(draw) if draw.is_anywhere else None for draw in some]
+            found += [self._facts(draw, ref) for draw, ref in zip(some, refs, strict=True)]
         return found
 
-    def _facts(self, draw: Draw) -> Any:
-        if draw.is_anywhere:
-            return _facts.options(max_retries=TRIES).remote(draw)
-        return _facts_of(self._of_driver(draw)[0])
+    def _facts(self, draw: Draw, ref: Any) -> DrawnFacts:
+        if ref is None:
+            made = ray.get(self._of_driver(draw)[0])
+            facts: DrawnFacts = made.facts if isinstance(made, ray_work.Slice) else made[0]
+            return facts
+        for n_tries in range(1, TRIES + 1):
+            try:
+                return _answer(ref)  # type: ignore[no-any-return]
+            except _Lost as lost:
+                if n_tries == TRIES:
+                    raise given_up(n_tries, "draw of requests", lost) from None
+                ref = _facts.remote(draw)
+        raise AssertionError
 
     def _of_driver(self, draw: Draw) -> list[Any]:
         """References to the requests of each cell, drawn here because a file of this machine is read."""
@@ -126,7 +136,7 @@ class RayExecutor:
                         continue
                     if bundle_.is_done:
                         continue
-                    done = self._result(ref, bundle_, pending, keep)
+                    done = self._result(ref, bundle_, pending, simulations, keep)
                     if done is None:
                         continue
                     bundle_.is_done = True
@@ -168,7 +178,12 @@ class RayExecutor:
             yield ray_work.unpacked(packed)
 
     def _result(
-        self, ref: Any, bundle: Bundle, pending: deque[Bundle], keep: Callable[[bytes], None] | None
+        self,
+        ref: Any,
+        bundle: Bundle,
+        pending: deque[Bundle],
+        simulations: Sequence[Simulation],
+        keep: Callable[[bytes], None] | None,
     ) -> Done | None:
         """What came of a bundle; None if its worker died and it is sent again."""
         try:
@@ -178,9 +193,9 @@ class RayExecutor:
             if bundle.refs:
                 return None  # a second one is under way
             if bundle.n_tries >= TRIES and len(bundle.items) == 1:
-                raise RunError(
-                    Fault(f"workers died {bundle.n_tries} times on the same cell: {lost}", _WAY_OUT)
-                ) from None
+                raise given_up(bundle.n_tries, "cell", lost) from None
+            for ix, _ in bundle.items:  # they may be what was lost
+                self._requests.pop(simulations[ix].draw.key, None)
             _log.info("sent again after %s", lost)
             half = -(-len(bundle.items) // 2)
             pending.extendleft(
@@ -205,7 +220,7 @@ class RayExecutor:
         cells = [ray_work.cell_of(item, simulations[item[0]]) for item in bundle.items]
         requests = [self._requests_of(item, simulations[item[0]], users) for item in bundle.items]
         wanted = ray_work.memory_bytes(bundle.items, simulations)
-        options = {"max_retries": TRIES, "memory": int(min(wanted, 0.8 * _largest_memory()))}
+        options = {"memory": int(min(wanted, 0.8 * _largest_memory()))}
         refs = [each for each in requests if isinstance(each, ray.ObjectRef)]
         own = [None if isinstance(each, ray.ObjectRef) else each for each in requests]
         ref = _work.options(**options).remote(cells, own, self._made_by, self._run_id, *refs)
@@ -221,7 +236,7 @@ class RayExecutor:
             return draw
         if draw.key not in self._requests:
             n = draw.n_cells
-            options = {"num_returns": n, "max_retries": TRIES}
+            options = {"num_returns": n}
             options["memory"] = int(min(ray_work.draw_bytes(simulation), 0.8 * _largest_memory()))
             made: Any = _drawn.options(**options).remote(draw, self.shared)
             self._requests[draw.key] = [made] if n == 1 else list(made)
@@ -244,9 +259,6 @@ class RayExecutor:
     def _slots(self) -> int:
         there = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
         return max(1, there if self.n_workers is None else min(self.n_workers, there))
-
-
-_WAY_OUT = "give them more memory, fewer workers at a time (-j), or smaller cells (fleet.cell_replicas)"
 
 
 class _Lost(Exception):
@@ -293,6 +305,7 @@ class _Tree:
         self.simulations = simulations
         self.left = {ix: sim.n_cells for ix, sim in enumerate(simulations) if sim.n_cells > 1}
         self._lost: list[int] = []
+        self.n_lost: dict[int, int] = {}
         self.refs: dict[int, list[Any]] = {}
         self.flying: dict[Any, int] = {}
         done: dict[int, int] = {}
@@ -318,7 +331,7 @@ class _Tree:
         while len(mine) >= FAN or (is_last and len(mine) > 1):
             some, self.refs[ix] = mine[:FAN], mine[FAN:]
             mine = self.refs[ix]
-            self.flying[_merged.options(max_retries=TRIES).remote(*some)] = ix
+            self.flying[_merged.remote(*some)] = ix
 
     def landed(self, ref: Any) -> None:
         """A task of the tree is done: its result is one more part."""
@@ -336,6 +349,9 @@ class _Tree:
                     done = _answer(ref)
                 except _Lost as lost:
                     _log.info("done again: %s", lost)
+                    self.n_lost[ix] = self.n_lost.get(ix, 0) + 1
+                    if self.n_lost[ix] >= TRIES:
+                        raise given_up(TRIES, "simulation's results", lost) from None
                     self.left[ix] = self.simulations[ix].n_cells
                     self._lost.append(ix)
                     continue
@@ -348,25 +364,20 @@ class _Tree:
         return found
 
 
-def _facts_of(ref: Any) -> DrawnFacts:
-    made = ray.get(ref)
-    return made.facts if isinstance(made, ray_work.Slice) else made[0]
-
-
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_retries=0)
 def _facts(draw: Draw) -> DrawnFacts:
     from planner.fleet import draws
 
     return draws.make(draw)[0]
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_retries=0)
 def _drawn(draw: Draw, shared: Folder | None) -> Any:
     made = ray_work.where(draw, shared)
     return made[0] if len(made) == 1 else made
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_retries=0)
 def _work(cells: Sequence[ray_work.Cell], own: Sequence[Any], made_by: str, run_id: str, *refs: Any) -> Done:
     given = iter(refs)
     requests = [next(given) if each is None else each for each in own]
@@ -395,7 +406,7 @@ def _stop(run_id: str) -> None:
         _log.debug("cannot tell the workers", exc_info=True)
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_retries=0)
 def _merged(*done: Done) -> Done:
     return ray_work.merged(done)
 
@@ -472,13 +483,12 @@ def _has_planner() -> bool:
         return "has", there.made_by()
 
     nodes = [node for node in _nodes() if node["Resources"].get("CPU")]
-    probe = ray.remote(num_cpus=0, max_retries=TRIES)(look)
+    probe = ray.remote(num_cpus=0, max_retries=0)(look)
     spread = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     refs = [probe.options(scheduling_strategy=spread(node["NodeID"], soft=True)).remote() for node in nodes]
     try:
         found = ray.get(refs, timeout=120)
     except ray.exceptions.RayError as error:
-        raise RunError(
-            Fault(f"the workers do not answer: {first_line(error)}", "see whether the cluster runs")
-        ) from None
+        what = f"the workers do not answer: {first_line(error)}"
+        raise RunError(Fault(what, "see whether the cluster runs and has memory")) from None
     return all(answer == ("has", mine) for answer in found)

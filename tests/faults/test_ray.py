@@ -262,6 +262,38 @@ ray_executor._work = ray_executor.ray.remote(num_cpus=1)(hungry)
 
 
 @pytest.mark.slow
+def test_nodes_without_memory_end_the_run_with_a_word(work: str, tmp_path: Path) -> None:
+    with cluster(1, memory_usage_threshold=0.01, memory_monitor_refresh_ms=100) as made:
+        _, told = Driver(work, tmp_path / "out", "--ray", made.address).end(5)
+    assert "low on memory" in told
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_workers_without_this_planner_are_given_it(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    code = f"""
+from pathlib import Path
+from planner.fleet import ray_executor, ray_work
+look, seen = ray_executor._has_planner, []
+def lacking():
+    seen.append(1)
+    return look() if len(seen) > 1 else False
+ray_executor._has_planner = lacking
+def noting(cells, own, made_by, run_id, *refs):
+    import planner
+    Path({str(tmp_path / "note")!r}).write_text(planner.__file__)
+    given = iter(refs)
+    return ray_work.work(cells, [next(given) if each is None else each for each in own], made_by)
+ray_executor._work = ray_executor.ray.remote(num_cpus=1)(noting)
+"""
+    Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=code).end()
+    same_bytes(undisturbed, tmp_path / "out")
+    assert "py_modules" in (tmp_path / "note").read_text()
+
+
+@pytest.mark.slow
 def test_a_cell_that_kills_its_workers_is_given_up_with_a_word(two_nodes: Any, work: str, tmp_path: Path) -> None:
     code = """
 import os
