@@ -206,7 +206,7 @@ def values(question: Question) -> Iterator[Trouble]:
                 )
 
     for name, klass in question.traffic.items():
-        limits = question.slo[klass.slo].limits if klass.slo is not None else ()
+        limits = question.slo[klass.slo].limits if klass.slo in question.slo else ()
         if any(limit.metric == "task" for limit in limits) and klass.sessions is None and klass.agents is None:
             what = f"{shown(klass.slo)} limits task, and the class has neither sessions nor agents"
             yield Trouble(("traffic", name, "slo"), what, "limit e2e, or say of what tasks consist")
