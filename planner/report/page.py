@@ -19,6 +19,7 @@ from planner.report.page_horizon import horizon
 from planner.report.page_html import View, anchor, esc
 from planner.report.page_levels import limits
 from planner.report.page_style import sheet
+from planner.report.plan_section import plan
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +30,7 @@ __all__ = ["AFTER_VARIANTS", "BEFORE_VARIANTS", "page"]
 
 Section = Callable[["Result"], "str | None"]
 
-BEFORE_VARIANTS: tuple[Section, ...] = (side_by_side,)
+BEFORE_VARIANTS: tuple[Section, ...] = (plan, side_by_side)
 """Sections of the result as a whole, above its variants; None = it has no such part."""
 AFTER_VARIANTS: tuple[Section, ...] = (again,)
 """Sections of the result as a whole, below its variants."""

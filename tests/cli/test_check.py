@@ -27,7 +27,7 @@ def envelope(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return made
 
 
-def test_the_three_examples_pass_and_the_third_has_warnings() -> None:
+def test_the_three_examples_pass_and_the_third_is_for_optimize() -> None:
     files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scenarios").glob("0[123]*.yaml"))
     done = planner("check", *files)
     assert done.returncode == 0
@@ -35,10 +35,8 @@ def test_the_three_examples_pass_and_the_third_has_warnings() -> None:
     assert "gamma 9 req/s, CV 2.5" in done.stdout
     assert "scenarios: nvidia_only, nvidia_only_clean" in done.stdout
     assert done.stdout.count("  for: planner run, planner headroom\n") == 2
-    warnings = done.stderr.splitlines()
-    assert len(warnings) == 6
-    assert all(line.startswith("warning: scenarios/03-buy-plan.yaml:") for line in warnings)
-    assert any("goal: no fleet is chosen" in line for line in warnings)
+    assert done.stdout.count("  for: planner optimize\n") == 1
+    assert done.stderr == ""
     assert planner("check", "-q", *files).stderr == ""
 
 
@@ -49,10 +47,9 @@ def test_json() -> None:
     (one,) = made["result"]["scenarios"]
     assert one["title"] == "What to buy for next year's growth"
     assert one["variants"] == {"supply_slips": ["late_jalapeno"]}
-    assert "goal" in one["unsupported"]
-    assert "sweep" not in one["unsupported"]
-    assert one["for"] == []
-    assert {warning["code"] for warning in made["warnings"]} == {"unsupported"}
+    assert one["unsupported"] == []
+    assert one["for"] == ["optimize"]
+    assert made["warnings"] == []
     assert made["inputs"] == one["digest"] == f"sha256:{load(ROOT / 'scenarios' / '03-buy-plan.yaml').digest()}"
 
 

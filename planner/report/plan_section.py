@@ -1,0 +1,216 @@
+"""The plan on the page: what is bought when, the fleet against demand, where the money goes, what a limit is worth.
+
+Built from `Result.plan` alone. The purchase schedule is one drawing, in plain SVG: a row a pool, a bar for what stands
+in each period, what is bought written in it; everything else is tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from planner import units
+from planner.report.page_html import esc, section
+from planner.report.page_html import table as bare_table
+
+if TYPE_CHECKING:
+    from planner.aggregate.result import Result
+
+_WIDTH, _LEFT, _ROW, _TOP = 720.0, 110.0, 44.0, 26.0
+_COLOURS = 6
+
+
+def plan(result: Result) -> str | None:
+    """The section of a plan; None for a result that is none."""
+    found = result.plan
+    if found is None:
+        return None
+    parts = [
+        f"<p>{esc(_answer(found))}</p>",
+        _schedule(found),
+        _demand(found),
+        _money(found),
+        _fixed(found),
+        _worth(found),
+        _uncertainty(found),
+    ]
+    return section("What to buy", "".join(part for part in parts if part), at="plan")
+
+
+def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int]) -> str:
+    """A table below its title."""
+    return f"<h3>{esc(title)}</h3>{bare_table(title, heads, rows, words=words)}"
+
+
+def _usd(value: float | None) -> str:
+    return units.format(value, "money")
+
+
+def _answer(found: Mapping[str, Any]) -> str:
+    proof = "verified by simulation" if found["verified"] else "NOT verified: a limit is missed in the simulation"
+    if found["stopped"]:
+        proof += "; the search was stopped early"
+    cost = f"{_usd(found['tco_usd'])} discounted over {found['horizon_years']:g} years"
+    return (
+        f"{cost}, {_usd(found['capex_usd'])} of cash at order, {proof}. By the surfaces no plan can be more than "
+        f"{found['gap_frac'] * 100:.2g} % better; "
+        f"{found['cheaper_tried']} cheaper plans were simulated beyond them. Dearest to meet: {found['shown']}."
+    )
+
+
+# -- the purchase schedule ---------------------------------------------------------------------------------------------
+
+
+def _schedule(found: Mapping[str, Any]) -> str:
+    periods = found["periods"]
+    pools = [name for name in periods[0]["fleet"] if any(period["fleet"][name] for period in periods)]
+    end = found["horizon_years"]
+    scale = (_WIDTH - _LEFT - 4) / end
+    height = _TOP + _ROW * len(pools) + 6
+    most = max((period["fleet"][name] for period in periods for name in pools), default=1) or 1
+    shapes = []
+    for period in periods:
+        x, width = _LEFT + period["start_years"] * scale, period["years"] * scale
+        label = esc(period["name"])
+        shapes.append(f'<text x="{x + 3:.1f}" y="16" class="axis">{label}</text>')
+        shapes.append(f'<line x1="{x:.1f}" y1="20" x2="{x:.1f}" y2="{height:.1f}" class="grid"/>')
+        for row, name in enumerate(pools):
+            n, bought = period["fleet"][name], period["buy"][name]
+            if not n:
+                continue
+            tall = (_ROW - 10) * n / most
+            y = _TOP + _ROW * (row + 1) - tall - 2
+            words = f"{n}" + (f" (+{bought})" if bought else "")
+            shapes.append(
+                f'<rect x="{x + 1:.1f}" y="{y:.1f}" width="{max(1.0, width - 2):.1f}" height="{tall:.1f}" '
+                f'class="stands k{row % _COLOURS}"><title>{esc(name)}, {label}: {esc(words)} racks</title></rect>'
+            )
+            shapes.append(f'<text x="{x + 5:.1f}" y="{max(y - 2, y + min(tall, 13.0)):.1f}" class="on">{words}</text>')
+    for row, name in enumerate(pools):
+        y = _TOP + _ROW * (row + 1) - 6
+        shapes.append(f'<text x="{_LEFT - 6:.0f}" y="{y:.1f}" text-anchor="end" class="axis">{esc(name)}</text>')
+    rows = [
+        [
+            esc(period["name"]),
+            esc(period["start"] or f"year {period['start_years']:g}"),
+            esc(", ".join(f"{n} {name}" for name, n in period["buy"].items() if n) or "nothing"),
+            esc(", ".join(f"{n} {name}" for name, n in period["fleet"].items() if n)),
+            _usd(period["capex_usd"]),
+            units.format(period["power_w"]["provisioned"], "power"),
+            units.format(period["power_w"]["mean"], "power"),
+        ]
+        for period in periods
+    ]
+    heads = ["Period", "From", "Buy", "Racks that stand", "Cash", "Provisioned", "Mean draw"]
+    words = "Racks that stand in each period by pool, and how many of them are bought"
+    style = (
+        "<style>.plan text{font:12px system-ui,sans-serif;fill:currentColor}.plan .grid{stroke:currentColor;"
+        "stroke-opacity:.2}.plan .stands{fill:#4878a8;fill-opacity:.55}.plan .k1{fill:#c77c34}.plan .k2{fill:#5a9a5a}"
+        ".plan .k3{fill:#a05a8c}.plan .k4{fill:#888}.plan .k5{fill:#b8a13a}</style>"
+    )
+    svg = (
+        f'<svg class="plan" role="img" aria-label="{words}" viewBox="0 0 {_WIDTH:.0f} {height:.0f}" '
+        f'width="100%">{style}{"".join(shapes)}</svg>'
+    )
+    return f"<figure>{svg}<figcaption>{words} (+ in brackets).</figcaption></figure>" + table(
+        "Purchases by period", heads, rows, words=(0, 1, 2, 3)
+    )
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _demand(found: Mapping[str, Any]) -> str:
+    rows = []
+    for period in found["periods"]:
+        for name, peak in period["demand_req_per_s"]["peak"].items():
+            capacity = period["capacity_req_per_s"].get(name)
+            rows.append(
+                [
+                    esc(period["name"]),
+                    esc(name),
+                    units.format(peak, "rate"),
+                    "-" if capacity is None else units.format(capacity, "rate"),
+                    "-" if capacity is None else units.format(peak / capacity, "frac"),
+                    esc(", ".join(f"{way} {share * 100:.4g} %" for way, share in period["shares"][name].items())),
+                ]
+            )
+    heads = ["Period", "Class", "Demand at the peak", "The fleet holds", "Load", "Where it runs"]
+    return table("The fleet against demand", heads, rows, words=(0, 1, 5))
+
+
+def _money(found: Mapping[str, Any]) -> str:
+    sums: dict[str, float] = {}
+    for period in found["periods"]:
+        worth = period["tco_usd"] / period["usd_per_year"] if period["usd_per_year"] else 0.0
+        for part, usd in period["parts_usd_per_year"].items():
+            if usd:
+                sums[part] = sums.get(part, 0.0) + usd * worth
+    whole = sum(sums.values())
+    rows = []
+    so_far = 0.0
+    for part, usd in sorted(sums.items(), key=lambda item: -item[1]):
+        start, width = 100 * so_far / whole, 100 * usd / whole
+        bar = (
+            f'<svg viewBox="0 0 100 8" width="160" height="10" aria-hidden="true"><rect x="{start:.2f}" y="0" '
+            f'width="{width:.2f}" height="8" fill="currentColor" fill-opacity=".5"/></svg>'
+        )
+        rows.append([esc(part), _usd(usd), units.format(usd / whole, "frac"), bar])
+        so_far += usd
+    rows.append(["all", _usd(whole), "100 %", ""])
+    return table("Where the discounted cost goes", ["Part", "Cost", "Share", "From first to last"], rows, words=(0, 3))
+
+
+def _fixed(found: Mapping[str, Any]) -> str:
+    if "fixed_fleets" not in found:
+        return ""
+    rows = [["the plan", _usd(found["tco_usd"]), "", ""]]
+    for name, usd in found["fixed_fleets"].items():
+        racks = ", ".join(f"{n} {pool}" for pool, n in found["fixed_racks"][name].items())
+        more = "" if usd is None else f"{(usd / found['tco_usd'] - 1) * 100:+.1f} %"
+        rows.append([esc(name), _usd(usd), more, esc(found["fixed_reasons"].get(name, racks))])
+    for up in found.get("runner_ups", []):
+        racks = ", ".join(f"{n} {pool}" for pool, n in up["racks"].items())
+        rows.append(["runner-up", "", f"{up['more_frac'] * 100:+.2f} %", esc(f"{racks} (by the surfaces)")])
+    return table("Against other fleets", ["Fleet", "Cost", "More", "What it is"], rows, words=(0, 3))
+
+
+def _worth(found: Mapping[str, Any]) -> str:
+    rows = []
+    for one in found.get("binding", []):
+        less = "no plan" if one["one_less"] is None else _signed(one["one_less"])
+        dual = one["lp_dual_per_unit"]
+        rows.append(
+            [
+                esc(one["limit"]),
+                esc(one["unit"]),
+                "-" if one["one_more"] is None else _signed(one["one_more"]),
+                less,
+                "-" if dual is None else _signed(dual),
+            ]
+        )
+    if not rows:
+        return ""
+    heads = ["Limit", "Unit", "One more", "One less", "If racks came in parts"]
+    return table("What a unit more or less of each limit changes", heads, rows, words=(0, 1))
+
+
+def _signed(usd: float) -> str:
+    return f"{'+' if usd > 0 else '-' if usd < 0 else ''}{_usd(abs(usd))}"
+
+
+def _uncertainty(found: Mapping[str, Any]) -> str:
+    under = found.get("uncertainty")
+    if not under:
+        return ""
+    rows = [
+        [esc(one["name"]), _usd(one["expected_usd"]), _usd(one["cvar_usd"]), _usd(one["worst_regret_usd"])]
+        for one in under["regret"]
+    ]
+    level = f"{under['cvar_level_frac'] * 100:g} %"
+    heads = ["Bought at the start", "Expected cost", f"Mean of the worst {level}", "Greatest regret"]
+    text = (
+        f"{under['samples']} samples of the uncertain facts. Knowing all of them before ordering is worth "
+        f"{_usd(under['perfect_information_usd'])}."
+    )
+    return f"<p>{esc(text)}</p>" + table("Regret under uncertain facts", heads, rows, words=(0,))
