@@ -21,7 +21,7 @@ SCHEMA = "planner.optimize/1"
 
 EPILOG = """\b
 Examples:
-  planner optimize scenarios/13-growth.yaml
+  planner optimize scenarios/12-growth.yaml
   planner optimize scenarios/03-buy-plan.yaml --set 'site.power_limit=1.2 MW' --json
 """
 

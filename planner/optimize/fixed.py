@@ -19,7 +19,7 @@ from planner.optimize.verify import Proof, Proved, prove
 
 GREEDY = "greedy"
 MOST_RACKS = 2000
-_ROUNDS, _TRIES = 4, 0
+_ROUNDS, _TRIES = 6, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +102,35 @@ def _priced(asked: Question | str, plan: Proved, proof: Proof, stop: Stop, plan_
     if isinstance(asked, str):
         return Alone(None, {}, asked)
     own = Proof(asked, proof.simulate, proof.known, note=proof.note)
+    if _is_the_plan(asked, plan):
+        assert plan.decision is not None
+        return Alone(plan_usd, _racks(asked, plan.decision), "the plan itself")
     first = solve(asked.instance, stop)
     if first.decision is None:
         return Alone(None, {}, _why_not(asked, stop))
-    assert plan.decision is not None
-    if (
-        plan.solved.decision is not None
-        and first.decision.bought == plan.solved.decision.bought
-        and (first.decision.replicas == plan.solved.decision.replicas)
-    ):
-        return Alone(plan_usd, _racks(asked, plan.decision), "the plan itself")
     found = prove(asked, own, stop, rounds=_ROUNDS, tries=_TRIES)
     proof.n_simulated += own.n_simulated
     if found.decision is None or not found.is_verified:
         missed = " and ".join(dict.fromkeys(miss.cls for miss in found.misses)) or "some class"
         return Alone(None, {}, f"{missed} misses a limit in the simulation of every fleet tried")
-    if found.decision.bought == plan.decision.bought and found.decision.replicas == plan.decision.replicas:
-        return Alone(plan_usd, _racks(asked, plan.decision), "the plan itself")
     return Alone(tco(asked, found.decision, proof), _racks(asked, found.decision))
+
+
+def _is_the_plan(asked: Question, plan: Proved) -> bool:
+    """Whether the plan is such a fleet already: then it is the cheapest of them."""
+    decision = plan.decision
+    if decision is None:
+        return False
+    spans = range(len(asked.instance.spans))
+    names = {way.name for way in asked.instance.ways}
+    used = {
+        way.name
+        for way, shares in zip(plan.question.instance.ways, decision.shares, strict=True)
+        if any(share > 0 for share in shares)
+    }
+    return used <= names and all(
+        decision.racks(asked.instance, k, t) <= kind.most for k, kind in enumerate(asked.instance.kinds) for t in spans
+    )
 
 
 def tco(asked: Question, decision: Decision, proof: Proof) -> float:
@@ -147,7 +158,7 @@ def _why_not(asked: Question, stop: Stop) -> str:
             instance, budget_usd=None, spans=tuple(replace(s, budget_usd=None) for s in instance.spans)
         ),
         "the deliveries": replace(
-            instance, kinds=tuple(replace(k, first_span=0, most_bought=(), most=max(k.most, 1)) for k in instance.kinds)
+            instance, kinds=tuple(replace(k, first_span=0, most_bought=()) for k in instance.kinds)
         ),
         "the carbon limit": replace(instance, carbon_kgco2e=None),
     }

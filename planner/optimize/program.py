@@ -90,10 +90,11 @@ def solve(
     found = _search(model, stop)
     if found.status in {"infeasible", "none"}:
         return Solved(found.status, is_timed_out=found.is_timed_out)
+    least = found.bound * model.scale + model.fixed
     if instance.then is not None:
         found = _second(model, found, stop)
     decision = read(model, found.values)
-    bound = min(found.bound * model.scale + model.fixed, total(instance, decision))  # without what settles ties
+    bound = min(least, total(instance, decision))  # without what settles ties
     return Solved(found.status, decision, found.gap_frac, bound, found.nodes, found.is_timed_out)
 
 

@@ -24,7 +24,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,6 +138,7 @@ def surfaces(
     lengths, rates = mean_lengths(scenario), mean_rates(scenario)
     made: list[Surface | None] = [None] * len(asked)
     work: list[tuple[int, Callable[[threading.Event], Surface]]] = []
+    same: dict[str, list[int]] = {}
     for ix, want in enumerate(asked):
         group = group_of(
             scenario,
@@ -152,16 +153,24 @@ def surfaces(
         is_sized = want.n_replicas != AS_NEEDED
         digest = _digest(group, scenario, n_seeds, is_sized=is_sized)
         made[ix] = _read(folder, digest)
-        if made[ix] is None:
+        if digest in same:
+            same[digest].append(ix)
+        elif made[ix] is None:
+            same[digest] = [ix]
             work.append((ix, partial(_sampled, group, digest, n_seeds, is_sized=is_sized)))
-    n_done = len(asked) - len(work)
+    n_done = sum(surface is not None for surface in made)
     progress(n_done, len(asked))
-    for place, surface in gather([task for _, task in work], workers or os.cpu_count() or 1):
-        made[work[place][0]] = surface
+    for _, surface in gather([task for _, task in work], workers or os.cpu_count() or 1):
+        for ix in same[surface.digest]:
+            made[ix] = surface
+            n_done += 1
         _write(folder, surface)
-        n_done += 1
         progress(n_done, len(asked))
-    return [surface for surface in made if surface is not None]
+    return [
+        replace(surface, pool=want.part.pool, entry=want.part.entry, partner=want.partner)  # alike ones are kept once
+        for surface, want in zip(made, asked, strict=True)
+        if surface is not None
+    ]
 
 
 # -- sampling ----------------------------------------------------------------------------------------------------------

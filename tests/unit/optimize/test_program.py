@@ -255,9 +255,10 @@ def test_the_second_goal_chooses_among_the_best_in_the_first() -> None:
     place = Place(usd_per_kwh=0.0, kgco2e_per_kwh=1.0)
     same = Instance((kind("hot", 9e3), kind("cool", 1e3)), ways, spans, (place,))
     assert solve(same, EXACT).decision.bought == ((1,), (0,))  # type: ignore[union-attr]  # the first listed
-    then = solve(replace(same, then="energy"), EXACT).decision
-    assert then is not None
-    assert then.bought == ((0,), (1,))
+    then = solve(replace(same, then="energy"), EXACT)
+    assert then.decision is not None
+    assert then.decision.bought == ((0,), (1,))
+    assert then.bound == pytest.approx(total(same, then.decision))  # of the first goal, not of the second
 
 
 def test_a_fleet_that_failed_is_left_out_with_all_smaller_ones() -> None:

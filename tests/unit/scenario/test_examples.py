@@ -141,8 +141,9 @@ def test_every_variant_of_the_later_examples_is_right_and_asks_something(name: s
     assert base.question.endswith("?")
     others = [load(path, variant=variant) for variant in variants(path) if variant != "base"]
     assert others
-    assert all((s.traffic, s.fleet) != (base.traffic, base.fleet) for s in others)
-    assert all(s.notices == () and "run" in verbs_for(s) for s in [base, *others])
+    asked = (base.traffic, base.fleet, base.site, base.goal)
+    assert all((s.traffic, s.fleet, s.site, s.goal) != asked for s in others)
+    assert all(s.notices == () and {"run", "optimize"} & set(verbs_for(s)) for s in [base, *others])
 
 
 def test_agents() -> None:
