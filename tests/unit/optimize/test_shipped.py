@@ -1,4 +1,4 @@
-"""The shipped scenarios that buy: each plan is verified, costs no more than any fixed fleet, and says what it is about."""
+"""The shipped scenarios that buy: each plan is verified, no fixed fleet is cheaper, and each says what it is about."""
 
 from __future__ import annotations
 
