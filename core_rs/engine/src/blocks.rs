@@ -33,6 +33,11 @@ impl Blocks {
         self
     }
 
+    /// See `Replica::touch`.
+    pub fn touch(&self) -> u64 {
+        self.used ^ self.residues[0] ^ self.residues[self.residues.len() / 2]
+    }
+
     /// Blocks that hold `tokens`.
     pub fn blocks_of(&self, tokens: u64) -> u64 {
         tokens.div_ceil(self.block_tokens)

@@ -55,6 +55,9 @@ pub struct Progress {
 /// Events at one instant without an end in sight are a bug, not a workload: this many per request in the system.
 const STUCK_EVENTS: u64 = 1_000_000;
 
+/// From so many replicas on, reading ahead pays.
+const MANY_REPLICAS: usize = 64;
+
 /// The simulation of one cell.
 pub struct Sim {
     spec: SimSpec,
@@ -184,6 +187,8 @@ impl Sim {
                 self.wake(first, replica);
             }
         }
+        self.meters.iter_mut().for_each(DeploymentMeter::settle);
+        self.classes.iter_mut().for_each(ClassMeter::settle);
         Ok(Progress { now_ns: self.now_ns, n_events: self.n_events, is_done: self.is_done })
     }
 
@@ -223,6 +228,9 @@ impl Sim {
 
     /// A replica has come to a boundary.
     fn wake(&mut self, t: u64, replica: u32) {
+        if self.replicas.len() >= MANY_REPLICAS {
+            self.look_ahead();
+        }
         match self.at_desk(replica, |replica, desk| replica.wake(t, desk)) {
             Some(next) => self.queue.set(replica, next),
             None => self.queue.remove(replica),
@@ -231,6 +239,20 @@ impl Sim {
             self.watch(replica, t);
         }
         self.heed(replica, t);
+    }
+
+    /// Read what the next events need while this one is worked on: with many replicas, most of it is not in the
+    /// processor's caches.
+    fn look_ahead(&self) {
+        let mut seen = 0;
+        for (at, replica) in self.queue.soon().enumerate() {
+            let replica = &self.replicas[replica as usize];
+            seen ^= replica.touch();
+            if at == 0 {
+                seen ^= replica.touch_far(&self.slab);
+            }
+        }
+        std::hint::black_box(seen);
     }
 
     fn at_desk<T>(&mut self, replica: u32, work: impl FnOnce(&mut Replica, &mut Desk<'_>) -> T) -> T {

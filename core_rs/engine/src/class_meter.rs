@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::meter::Clock;
+use crate::meter::{Between, Clock};
 use crate::request::{Fate, Request};
 use crate::sketch::Sketch;
 use crate::step::Line;
@@ -58,7 +58,20 @@ pub struct ClassWindow {
     pub attained: u64,
 }
 
-/// The account of one class.
+impl ClassWindow {
+    fn add(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.completed += other.completed;
+        self.rejected += other.rejected;
+        self.timed_out += other.timed_out;
+        self.cancelled += other.cancelled;
+        self.retried += other.retried;
+        self.lost += other.lost;
+        self.attained += other.attained;
+    }
+}
+
+/// The account of one class. What is counted is in its windows once it is settled.
 #[derive(Debug, Clone, Default)]
 pub struct ClassMeter {
     pub all: ClassCount,
@@ -66,6 +79,9 @@ pub struct ClassMeter {
     pub windows: BTreeMap<u64, ClassWindow>,
     /// By pool and metric, of requests that arrived in the measured span.
     pub sketches: Vec<[Sketch; N_METRICS]>,
+    /// What happened last, all of it between the same two cuts.
+    open: Between,
+    last: ClassWindow,
 }
 
 impl ClassMeter {
@@ -81,7 +97,21 @@ impl ClassMeter {
     }
 
     fn window(&mut self, clock: &Clock, t_ns: u64) -> &mut ClassWindow {
-        self.windows.entry(t_ns / clock.window_ns).or_default()
+        if !self.open.contains(t_ns) {
+            self.settle();
+            self.open = clock.stretch_around(t_ns);
+        }
+        &mut self.last
+    }
+
+    /// Put what happened into its window.
+    pub fn settle(&mut self) {
+        if !self.open.contains(self.open.from_ns) {
+            return;
+        }
+        let last = std::mem::take(&mut self.last);
+        self.windows.entry(self.open.window).or_default().add(&last);
+        self.open = Between::default();
     }
 
     pub fn add_offered(&mut self, clock: &Clock, t_ns: u64, in_span: bool, input_tokens: u32, output_tokens: u32) {

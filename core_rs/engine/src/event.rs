@@ -22,6 +22,16 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.heap.first().copied()
     }
 
+    /// Members that are likely to be the smallest soon, the first of them first.
+    pub fn soon(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_left = match (self.heap.get(1), self.heap.get(2)) {
+            (Some(left), Some(right)) => left <= right,
+            _ => true,
+        };
+        let (next, other) = if is_left { (1, 2) } else { (2, 1) };
+        [next, other, 3, 4, 5, 6].into_iter().filter_map(|at| self.heap.get(at)).map(|&(_, member)| member)
+    }
+
     /// The `n` smallest keys and their members, ascending, into `found`; O(n log n) and more only for n above a few.
     pub fn least(&self, n: usize, found: &mut Vec<(K, u32)>) {
         found.clear();

@@ -104,21 +104,47 @@ impl Clock {
     }
 
     fn next_cut(&self, t_ns: u64) -> u64 {
-        let mut cut = (t_ns / self.window_ns + 1).saturating_mul(self.window_ns);
+        self.stretch_around(t_ns).until_ns
+    }
+
+    /// What lies between two cuts around `t_ns`.
+    pub fn stretch_around(&self, t_ns: u64) -> Between {
+        let window = t_ns / self.window_ns;
+        let (mut from_ns, mut until_ns) = (window * self.window_ns, (window + 1).saturating_mul(self.window_ns));
         for edge in [self.warmup_ns, self.length_ns] {
-            if t_ns < edge && edge < cut {
-                cut = edge;
+            if edge <= t_ns {
+                from_ns = from_ns.max(edge);
+            } else {
+                until_ns = until_ns.min(edge);
             }
         }
-        cut
+        Between { from_ns, until_ns, window, in_span: self.in_span(t_ns) }
     }
 }
 
-/// The account of one deployment.
+/// A window, or the part of one that is in the measured span or out of it; empty by default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Between {
+    pub from_ns: u64,
+    pub until_ns: u64,
+    pub window: u64,
+    pub in_span: bool,
+}
+
+impl Between {
+    pub fn contains(&self, t_ns: u64) -> bool {
+        self.from_ns <= t_ns && t_ns < self.until_ns
+    }
+}
+
+/// The account of one deployment. What is counted is in it once it is settled.
 #[derive(Debug, Clone, Default)]
 pub struct DeploymentMeter {
     pub span: Work,
     pub windows: BTreeMap<u64, Work>,
+    /// What was counted last, all of it between the same two cuts.
+    open: Between,
+    work: Work,
 }
 
 impl DeploymentMeter {
@@ -128,7 +154,7 @@ impl DeploymentMeter {
         let mut at = end_of_step(stretch.anchor_ns, stretch.line, stretch.from);
         let mut step = stretch.from;
         loop {
-            let cut = clock.next_cut(at);
+            let cut = if self.open.contains(at) { self.open.until_ns } else { clock.next_cut(at) };
             let is_last = end <= cut;
             let (until, to) = if is_last {
                 (end, stretch.to)
@@ -175,9 +201,24 @@ impl DeploymentMeter {
     }
 
     fn add(&mut self, clock: &Clock, t_ns: u64, part: &Work) {
-        self.windows.entry(t_ns / clock.window_ns).or_default().add(part);
-        if clock.in_span(t_ns) {
-            self.span.add(part);
+        if !self.open.contains(t_ns) {
+            self.settle();
+            self.open = clock.stretch_around(t_ns);
+        }
+        self.work.add(part);
+    }
+
+    /// Put what was counted where it belongs.
+    pub fn settle(&mut self) {
+        let Between { window, in_span, .. } = self.open;
+        if !self.open.contains(self.open.from_ns) {
+            return;
+        }
+        self.open = Between::default();
+        let work = std::mem::take(&mut self.work);
+        self.windows.entry(window).or_default().add(&work);
+        if in_span {
+            self.span.add(&work);
         }
     }
 }
@@ -307,10 +348,12 @@ mod tests {
         };
         let mut whole = DeploymentMeter::default();
         whole.add_stretch(&Clock { window_ns: u64::MAX, warmup_ns: 0, length_ns: u64::MAX }, &stretch);
+        whole.settle();
         assert_eq!((whole.span.steps, whole.span.output_tokens), (1_997, 17 * 1_997));
         for window_ns in [50_000, 1_000_003, 77_000_000, 4_000_000_000] {
             let mut cut = DeploymentMeter::default();
             cut.add_stretch(&Clock { window_ns, warmup_ns: 5_000_000, length_ns: 12_345_000_000 }, &stretch);
+            cut.settle();
             assert_eq!(sum_of(&cut), format!("{:?}", whole.span));
         }
     }

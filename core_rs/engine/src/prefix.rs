@@ -7,7 +7,7 @@
 
 mod feed;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub use feed::HashFeed;
@@ -63,9 +63,11 @@ struct Entry {
     kind: Kind,
     blocks: u32,
     refs: u32,
-    older: u32,
-    newer: u32,
+    /// Its place in the queue of free blocks; `NOWHERE` while it is not in it.
+    place: u64,
 }
+
+const NOWHERE: u64 = u64::MAX;
 
 /// The longest chain of a prompt's hashes that is cached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,11 +85,16 @@ pub struct Found {
 pub struct PrefixCache {
     entries: Vec<Entry>,
     vacant: Vec<u32>,
-    /// By hash. Evicting leaves a stretch in it: an entry that is no longer of its hash tells, and costs nothing.
-    table: ByHash<u32>,
+    /// By hash: the entry, and which of its lives. Evicting leaves a stretch in it: the life tells, and costs nothing.
+    table: ByHash<(u32, u32)>,
+    /// How many stretches were lost in each entry.
+    lives: Vec<u32>,
     n_stretches: usize,
-    oldest: u32,
-    newest: u32,
+    /// Entries of free blocks, the one freed longest ago first, at places that count on. One that left the queue, or
+    /// has a later place, is passed over when its turn comes.
+    queue: VecDeque<u32>,
+    first_place: u64,
+    n_queued: usize,
     /// The entries of the chain found last; `NONE` for those in host memory.
     found: Vec<u32>,
 }
@@ -99,9 +106,11 @@ impl PrefixCache {
             entries: Vec::new(),
             vacant: Vec::new(),
             table: ByHash::default(),
+            lives: Vec::new(),
             n_stretches: 0,
-            oldest: NONE,
-            newest: NONE,
+            queue: VecDeque::new(),
+            first_place: 0,
+            n_queued: 0,
             found: Vec::new(),
         };
         cache.give(total);
@@ -159,32 +168,32 @@ impl PrefixCache {
     /// Make `blocks` blocks of a running sequence findable as `hash`, held once, unless it is here already: then the
     /// entry that is, and its blocks.
     pub fn publish(&mut self, hash: u64, blocks: u32) -> Result<u32, (u32, u64)> {
-        let place = self.table.entry(hash).or_insert(NONE);
-        if let Some(entry) = self.entries.get(*place as usize).filter(|entry| entry.kind == Kind::Shared(hash)) {
-            return Err((*place, u64::from(entry.blocks)));
+        let known = self.table.entry(hash).or_insert((NONE, 0));
+        if self.lives.get(known.0 as usize) == Some(&known.1) {
+            return Err((known.0, u64::from(self.entries[known.0 as usize].blocks)));
         }
-        let entry = Entry { kind: Kind::Shared(hash), blocks, refs: 1, older: NONE, newer: NONE };
+        let entry = Entry { kind: Kind::Shared(hash), blocks, refs: 1, place: NOWHERE };
         let at = if let Some(at) = self.vacant.pop() {
             self.entries[at as usize] = entry;
             at
         } else {
             self.entries.push(entry);
+            self.lives.push(0);
             (self.entries.len() - 1) as u32
         };
-        *place = at;
+        *known = (at, self.lives[at as usize]);
         self.n_stretches += 1;
         if self.table.len() > 2 * self.n_stretches + 1024 {
-            let entries = &self.entries;
-            self.table.retain(|&hash, &mut at| entries[at as usize].kind == Kind::Shared(hash));
+            let lives = &self.lives;
+            self.table.retain(|_, &mut (at, life)| lives[at as usize] == life);
         }
         Ok(at)
     }
 
     /// The entry of `hash` and its blocks, if it is here.
     pub fn entry(&self, hash: u64) -> Option<(u32, u64)> {
-        let &at = self.table.get(&hash)?;
-        let entry = &self.entries[at as usize];
-        (entry.kind == Kind::Shared(hash)).then_some((at, u64::from(entry.blocks)))
+        let &(at, life) = self.table.get(&hash)?;
+        (self.lives[at as usize] == life).then(|| (at, u64::from(self.entries[at as usize].blocks)))
     }
 
     /// Let go of an entry; returns the blocks that become free.
@@ -202,14 +211,16 @@ impl PrefixCache {
     /// `blocks` blocks with nothing to find in them become free.
     pub fn give(&mut self, blocks: u64) {
         let mut left = blocks;
-        if let Some(last) = self.entries.get_mut(self.newest as usize).filter(|last| last.kind == Kind::Dead) {
+        let last_place = self.first_place + self.queue.len() as u64;
+        let last = self.queue.back().map(|&at| &mut self.entries[at as usize]);
+        if let Some(last) = last.filter(|last| last.kind == Kind::Dead && last.place + 1 == last_place) {
             let more = left.min(u64::from(u32::MAX - last.blocks));
             last.blocks += more as u32;
             left -= more;
         }
         while left > 0 {
             let blocks = left.min(u64::from(u32::MAX)) as u32;
-            let at = self.insert(Entry { kind: Kind::Dead, blocks, refs: 0, older: NONE, newer: NONE });
+            let at = self.insert(Entry { kind: Kind::Dead, blocks, refs: 0, place: NOWHERE });
             self.link(at);
             left -= u64::from(blocks);
         }
@@ -217,7 +228,7 @@ impl PrefixCache {
 
     /// The request of `row` gives up `blocks` blocks of its own in which it may find its tokens again.
     pub fn give_own(&mut self, row: u64, blocks: u64) -> u32 {
-        let at = self.insert(Entry { kind: Kind::Own(row), blocks: blocks as u32, refs: 0, older: NONE, newer: NONE });
+        let at = self.insert(Entry { kind: Kind::Own(row), blocks: blocks as u32, refs: 0, place: NOWHERE });
         self.link(at);
         at
     }
@@ -248,23 +259,28 @@ impl PrefixCache {
     /// Take the `n` oldest free blocks (the caller knows that there are as many); what was cached in them goes to `host`.
     pub fn take(&mut self, n: u64, host: &mut HostMemory) {
         let mut left = n;
-        while left > 0 && self.oldest != NONE {
-            let at = self.oldest;
+        while left > 0 {
+            let Some(&at) = self.queue.front() else { return };
             let entry = &mut self.entries[at as usize];
-            let blocks = u64::from(entry.blocks);
-            if let Kind::Shared(hash) = entry.kind {
-                let whole = entry.blocks;
-                self.n_stretches -= 1;
-                self.entries[at as usize].kind = Kind::Dead;
-                host.keep(hash, whole);
+            if entry.place == self.first_place {
+                let blocks = u64::from(entry.blocks);
+                if let Kind::Shared(hash) = entry.kind {
+                    self.n_stretches -= 1;
+                    self.lives[at as usize] += 1;
+                    entry.kind = Kind::Dead;
+                    host.keep(hash, entry.blocks);
+                }
+                if blocks > left {
+                    entry.blocks -= left as u32;
+                    return;
+                }
+                left -= blocks;
+                self.n_queued -= 1;
+                entry.place = NOWHERE;
+                self.vacate(at);
             }
-            if blocks > left {
-                self.entries[at as usize].blocks -= left as u32;
-                return;
-            }
-            left -= blocks;
-            self.unlink(at);
-            self.vacate(at);
+            self.queue.pop_front();
+            self.first_place += 1;
         }
     }
 
@@ -274,6 +290,7 @@ impl PrefixCache {
             return at;
         }
         self.entries.push(entry);
+        self.lives.push(0);
         (self.entries.len() - 1) as u32
     }
 
@@ -284,27 +301,34 @@ impl PrefixCache {
 
     /// Put an entry at the young end of the queue.
     fn link(&mut self, at: u32) {
-        let before = self.newest;
-        let entry = &mut self.entries[at as usize];
-        (entry.older, entry.newer) = (before, NONE);
-        match self.entries.get_mut(before as usize) {
-            Some(last) => last.newer = at,
-            None => self.oldest = at,
-        }
-        self.newest = at;
+        self.entries[at as usize].place = self.first_place + self.queue.len() as u64;
+        self.queue.push_back(at);
+        self.n_queued += 1;
     }
 
     /// Take an entry out of the queue.
     fn unlink(&mut self, at: u32) {
-        let Entry { older, newer, .. } = self.entries[at as usize];
-        match self.entries.get_mut(older as usize) {
-            Some(entry) => entry.newer = newer,
-            None => self.oldest = newer,
+        self.entries[at as usize].place = NOWHERE;
+        self.n_queued -= 1;
+        if self.queue.len() > 2 * self.n_queued + 1024 {
+            self.close_ranks();
         }
-        match self.entries.get_mut(newer as usize) {
-            Some(entry) => entry.older = older,
-            None => self.newest = older,
-        }
+    }
+
+    /// Leave out of the queue what has left it.
+    fn close_ranks(&mut self) {
+        let (mut place, mut next) = (self.first_place, self.first_place);
+        let entries = &mut self.entries;
+        self.queue.retain(|&at| {
+            let entry = &mut entries[at as usize];
+            let is_here = entry.place == place;
+            place += 1;
+            if is_here {
+                entry.place = next;
+                next += 1;
+            }
+            is_here
+        });
     }
 }
 

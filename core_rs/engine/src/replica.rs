@@ -161,6 +161,34 @@ impl Replica {
         self.running.is_none()
     }
 
+    /// Read a field in each part of this replica, so that what is far from the processor comes in one go and not part
+    /// by part; changes nothing.
+    pub fn touch(&self) -> u64 {
+        let mut seen = self.counter ^ self.kv_tokens ^ self.stall_fs as u64 ^ self.blocks.used();
+        if let Some(run) = &self.running {
+            let line = &run.line;
+            seen ^= run.anchor_ns ^ run.planned ^ line.valid_steps ^ u64::from(run.decode_only.is_some());
+            seen ^=
+                (line.time_fs.base ^ line.energy_fj.base ^ line.bytes.base ^ line.flops.base ^ line.launch_fs) as u64;
+        }
+        let sizes = self.handover.n_held() + self.parting.len() + self.ending.capacity() + self.chunks.capacity();
+        seen ^ (sizes + self.prefilling.len() + self.n_decoding_in_span.len() + self.kinks.len()) as u64
+    }
+
+    /// The same of what this replica points to, and of the sequence that ends next.
+    pub fn touch_far(&self, slab: &Slab) -> u64 {
+        let mut seen = self.blocks.touch() ^ self.n_decoding_in_span.first().copied().unwrap_or(0);
+        seen ^= u64::from(self.prefilling.first().copied().unwrap_or(0) ^ self.waiting.front().unwrap_or(0));
+        if let Some(&Reverse((_, slot, _))) = self.kinks.peek() {
+            seen ^= u64::from(slot);
+        }
+        if let Some(&Reverse((_, slot))) = self.decoding.peek() {
+            let request = &slab[slot];
+            seen ^= request.admission ^ request.arrival_ns ^ u64::from(request.input_tokens) ^ request.row;
+        }
+        seen
+    }
+
     fn n_running(&self) -> u64 {
         (self.prefilling.len() + self.decoding.len() + self.handover.n_held()) as u64
     }
@@ -186,7 +214,7 @@ impl Replica {
     pub fn wake(&mut self, now: u64, desk: &mut Desk<'_>) -> Option<u64> {
         let planned = self.running.as_ref().map(|run| run.planned);
         let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
-        self.look_back();
+        self.look_back(desk.deployment.is_ahead);
         self.count_resumed(now, desk);
         // Before any sequence leaves: one whose window fills with its last token has grown until now.
         let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || planned.is_none();

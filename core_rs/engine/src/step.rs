@@ -14,6 +14,7 @@ use crate::kv::KvModel;
 use crate::memory::MemoryPlan;
 use crate::power::PowerModel;
 use crate::speculation::{Pace, SpeculationSpec};
+use crate::sums;
 
 /// Femtoseconds in a second, femtojoules in a joule.
 const FEMTO: f64 = 1e15;
@@ -504,7 +505,7 @@ impl StepModel {
     /// maximum for the time where that is less.
     fn energy(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
         let n = self.n_chips as f64;
-        let (base_fs, slope_fs) = (time_fs.base as f64, time_fs.slope as f64);
+        let (base_fs, slope_fs) = (sums::float(time_fs.base), sums::float(time_fs.slope));
         let parked_w = self.power.parked_w * n;
         let max_w = self.power.max_w * n;
         let drawn = Line::of(parked_w * base_fs + work_j * FEMTO, parked_w * slope_fs + work_slope_j * FEMTO);

@@ -63,9 +63,14 @@ pub fn first_step(lo: u64, hi: u64, guess: u64, rises: impl Fn(u64) -> bool) -> 
     high
 }
 
+/// The nearest float, without a call where 64 bits do.
+pub fn float(value: i128) -> f64 {
+    i64::try_from(value).map_or(value as f64, |value| value as f64)
+}
+
 /// A float estimate of how many steps of a time line fit in `fs`: the root of the quadratic, exact enough to start from.
 pub fn steps_guess(line: Line, fs: i128) -> u64 {
-    let (a, b, t) = (line.base as f64, line.slope as f64, fs as f64);
+    let (a, b, t) = (float(line.base), float(line.slope), float(fs));
     if t <= 0.0 {
         return 0;
     }

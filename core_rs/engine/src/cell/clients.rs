@@ -41,6 +41,9 @@ impl Sim {
             self.turn_away(slot, t);
             return;
         };
+        if self.replicas.len() >= super::MANY_REPLICAS {
+            std::hint::black_box(self.replicas[replica as usize].touch());
+        }
         let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];
         let request = &mut self.slab[slot];
         (request.replica, request.sent_ns) = (replica, t);

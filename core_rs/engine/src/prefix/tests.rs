@@ -117,5 +117,5 @@ fn what_a_request_gave_up_goes_from_its_end() {
     assert_eq!(cache.take_own(at, 5, false), 4);
     assert_eq!(cache.own_blocks(at, 5), 0);
     cache.take(4, &mut host);
-    assert_eq!(cache.oldest, NONE);
+    assert_eq!(cache.n_queued, 0);
 }

@@ -39,7 +39,10 @@ impl Replica {
     }
 
     /// A step is done: what was seen when it began is known now, and what had ended by then has gone.
-    pub(super) fn look_back(&mut self) {
+    pub(super) fn look_back(&mut self, is_ahead: bool) {
+        if !is_ahead {
+            return;
+        }
         if let Some(run) = &self.running {
             self.ahead.seen_ns = end_of_step(run.anchor_ns, &run.line, run.done.saturating_sub(1));
         }
@@ -47,8 +50,8 @@ impl Replica {
     }
 
     /// With nothing left to run, there is nothing to be ahead of.
-    pub(super) fn look_up_if_idle(&mut self, now: u64) {
-        if self.prefilling.is_empty() && self.decoding.is_empty() {
+    pub(super) fn look_up_if_idle(&mut self, now: u64, is_ahead: bool) {
+        if is_ahead && self.prefilling.is_empty() && self.decoding.is_empty() {
             self.ahead.seen_ns = now;
             self.let_leave();
         }

@@ -12,7 +12,7 @@ impl Replica {
     /// Form the step that begins at `now` and plan how far it can be repeated.
     pub(super) fn form_step(&mut self, now: u64, mut is_changed: bool, desk: &mut Desk<'_>) -> Option<u64> {
         let mut is_preempted = false;
-        self.look_up_if_idle(now);
+        self.look_up_if_idle(now, desk.deployment.is_ahead);
         if self.next_blocks(desk.slab) > self.blocks.free() {
             self.let_leave();
         }
