@@ -52,6 +52,7 @@ def result_schema() -> Schema:
     whole = dict(figures["properties"]) | {
         "notices": notices,
         "checks": _list(_check()) | {"description": "What has to hold besides: capacity kept free, racks out."},
+        "headroom": {"anyOf": [{"type": "null"}, _headroom()]},
         "split": {"anyOf": [{"type": "null"}, _split()]},
         "horizon": {"anyOf": [{"type": "null"}, _horizon()]},
         "interval": _object(_INTERVAL),
@@ -136,6 +137,17 @@ def _uncertainty() -> Schema:
             "tornado": _by_name(_list(_object(words | ends))) | {"description": "Widest first; all in swings.parquet."},
         }
     )
+
+
+def _headroom() -> Schema:
+    """How much more load the fleet takes, where `planner headroom -o` found it."""
+    number: Schema = {"type": ["number", "null"]}
+    breaks = {"anyOf": [{"type": "null"}, {"type": "object"}]}
+    edge = {"multiplier": number, "breaks_at": number, "breaks": breaks}
+    n1 = _object({"kind": _TEXT, "label": _TEXT, "racks_out": _by_name(_NUMBER), **edge, "reason": _TEXT_OR_NULL})
+    ends = {"low": number, "high": number, "level_frac": number}
+    counts: dict[str, Schema] = {key: {"type": "integer"} for key in ("seeds", "simulations")}
+    return _object({**edge, **ends, **counts, "n1": _list(n1), "n1_worst": {"anyOf": [{"type": "null"}, n1]}})
 
 
 def _split() -> Schema:

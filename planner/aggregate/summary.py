@@ -79,6 +79,7 @@ def summarise(run: VariantRun, finance: Mapping[str, Fact]) -> VariantSummary:
     tree["verdict"] = slo.verdict_of_all([tree["verdict"], *(check["verdict"] for check in tree["checks"])])
     tree["notices"] = [{"code": notice.code, "message": notice.message} for notice in notices]
     tree |= _intervals(run, seeds)
+    tree["headroom"] = None  # until it is searched (`planner.study.headroom`)
     tree["split"] = None  # until a run is cut in time (`planner.study.seams`)
     tree["horizon"] = None  # until one is walked (`planner.study.horizon`)
     tree["uncertainty"] = None  # until samples are drawn (`planner.study.spread`)

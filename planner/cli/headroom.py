@@ -26,6 +26,8 @@ Examples:
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
 @click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
 @click.option("--ray", metavar="new|auto|ADDRESS", help="Simulate on a Ray cluster, not on threads.")
+@click.option("-o", "--out", metavar="DIR", help="Write the result of a run with the headroom in it, and its page.")
+@click.option("--force", is_flag=True, help="Replace a result that is there.")
 @click.option("--n1/--no-n1", default=True, help="Look at it with a rack of each pool out too [yes].")
 @click.option("--gate", is_flag=True, help="Exit 3 when the scenario's own load does not hold.")
 @output.verb(SCHEMA)
@@ -36,6 +38,8 @@ def command(
     seed: int | None,
     workers: int | None,
     ray: str | None,
+    out: str | None,
+    force: bool,
     n1: bool,
     gate: bool,
     to: output.Settings,
@@ -48,9 +52,10 @@ def command(
     from planner.cli.run import load_variants
     from planner.fleet.executors import opened
     from planner.report.headroom_text import headroom_report
+    from planner.report.write import FRAMES, write_page
     from planner.scenario.unsupported import set_aside
-    from planner.study.headroom import Looked, headroom
-    from planner.study.run import inputs_digest
+    from planner.study.headroom import Looked, headroom, in_result
+    from planner.study.run import inputs_digest, run
     from planner.traffic.load import said
 
     (asked,) = load_variants(scenario, names=(name,) if name else (), is_all=False, sets=sets, seed=seed)
@@ -62,11 +67,17 @@ def command(
     try:
         with opened(workers=workers, ray=ray) as executor:
             found = headroom(asked, with_n1=n1, executor=executor, progress=tell)
+            whole = run(asked, executor=executor) if out is not None else None
     finally:
         line.end()
     shown = headroom_report(
         found, title=asked.title, rates=said(asked.traffic), spare_frac=asked.fleet.spare_frac or 0.0
     )
+    if out is not None and whole is not None:
+        whole = in_result(whole, asked.name, found)
+        whole.save(out, is_replacing=force)
+        write_page(whole, out, frames_in=f"{out}/{FRAMES}")
+        shown += f"\nwrote {out}/   {out}/report.html shows it"
     aside = set_aside(asked, "headroom")
     output.reply(SCHEMA, found.to_json(), shown, to, warnings=[*asked.notices, *aside], inputs=inputs_digest([asked]))
     if gate and found.edge.multiplier is not None and found.edge.multiplier < 1:

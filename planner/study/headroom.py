@@ -25,6 +25,7 @@ from planner.traffic.load import at_load
 
 if TYPE_CHECKING:
     from planner.aggregate.inputs import VariantRun
+    from planner.aggregate.result import Result
     from planner.fleet.executor import Executor
 
 N_SEEDS = 5
@@ -201,6 +202,12 @@ def headroom(
             found, _ = _Search(lab, [stress]).edge(stress.label, first=_first(edge))
         n1.append(Without(stress.kind, stress.label, stress.racks_out, found, stress.reason))
     return Headroom(edge, low, high, len(lab.seeds), lab.n_simulations, tuple(n1))
+
+
+def in_result(result: Result, variant: str, found: Headroom) -> Result:
+    """The result of a run with the headroom of one of its variants in it: the page shows it."""
+    trees = {**result.variants, variant: {**result.variants[variant], "headroom": found.to_json()}}
+    return replace(result, variants=trees)
 
 
 def _first(edge: Edge) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from planner import Result
 from tests.commandline import answer, planner
 
 FILE = "scenarios/01-one-rack.yaml"
@@ -23,6 +26,19 @@ def test_text_json_and_gate() -> None:
     tight = planner("headroom", FILE, *SHORT, "--set", "slo.interactive.ttft.p95=1 us", "--gate")
     assert tight.returncode == 3
     assert "gate: the limits hold up to 0 times the load" in tight.stderr
+
+
+def test_the_page_of_a_run_has_its_headroom(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = planner("headroom", FILE, *SHORT, "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    result = Result.load(out)
+    found = result.to_json()["headroom"]
+    assert f"up to {found['multiplier']:.4g} times the load" in done.stdout
+    assert "this load still fits" in (out / "report.html").read_text()
+    again = planner("headroom", FILE, *SHORT, "-o", str(out))
+    assert again.returncode == 5
+    assert "is there already" in again.stderr
 
 
 def test_bad_input() -> None:
