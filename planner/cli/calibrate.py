@@ -16,7 +16,7 @@ SCHEMA = "planner.calibrate/1"
 EPILOG = """\b
 Examples:
   planner calibrate points.csv
-  planner calibrate points.csv --energy energy.csv -o calibration.yaml --date 2026-11-30
+  planner calibrate points.csv --energy energy.csv -o calibration.yaml --engines engines --date 2026-11-30
 """
 
 
@@ -30,9 +30,12 @@ Examples:
     help="File to write [calibration.yaml].",
 )
 @click.option("--energy", type=click.Path(path_type=Path), help="Energy points to fit the draw of chips to (CSV).")
+@click.option("--engines", type=click.Path(path_type=Path), help="Folder for the fact file of each serving engine.")
 @click.option("--date", help="Date to write into the file [today].")
 @output.verb(SCHEMA)
-def command(points: Path, out: Path, energy: Path | None, date: str | None, to: output.Settings) -> None:
+def command(
+    points: Path, out: Path, energy: Path | None, engines: Path | None, date: str | None, to: output.Settings
+) -> None:
     """Fit coefficients and stack corrections to POINTS (CSV), and write them with bands and errors.
 
     The errors are of points that a fit left out: deployments in ten parts, one chip, one model at a time. The same file
@@ -42,6 +45,7 @@ def command(points: Path, out: Path, energy: Path | None, date: str | None, to: 
 
     from planner.errors import RunError
     from planner.model.calibrate import calibrate
+    from planner.model.engine_facts import engine_files
 
     line = _Line(to)
     try:
@@ -50,11 +54,17 @@ def command(points: Path, out: Path, energy: Path | None, date: str | None, to: 
     finally:
         line.end()
     text = yaml.safe_dump(made.tree, sort_keys=False, allow_unicode=True, width=120)
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"cannot write {out}: {error}") from None
-    output.reply(SCHEMA, {"file": str(out), **made.tree}, f"{report(made.tree)}\nwrote {out}", to)
+    files = {out: text}
+    if engines is not None:
+        files |= {engines / f"{name}.yaml": facts for name, facts in engine_files(made.tree).items()}
+    for path, content in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error}") from None
+    wrote = ", ".join(str(path) for path in files)
+    output.reply(SCHEMA, {"file": str(out), **made.tree}, f"{report(made.tree)}\nwrote {wrote}", to)
 
 
 def report(tree: dict[str, Any]) -> str:
@@ -74,6 +84,11 @@ def report(tree: dict[str, Any]) -> str:
             ]
             title = "first values, all points" if suffix else f"{name} {kind}"
             lines.append(f"{title:28s} {cells[0]:12.1%} {cells[1]:8.1%} {cells[2]:12.1%} {cells[3]:8.1%}")
+    inside = {(one["metric"], one["new"]): one["in_band_frac"] for one in tree["coverage"] if one["fold"] == "all"}
+    shares = [
+        f"{kind} {inside['tpot', kind]:.0%} / {inside['ttft', kind]:.0%}" for kind in ("deployment", "chip", "model")
+    ]
+    lines += ["", "inside an 80 % band made without the fold, tpot / ttft: " + ", ".join(shares)]
     return "\n".join(lines)
 
 

@@ -265,6 +265,15 @@ ENGINE: tuple[Key | Section, ...] = (
         rule="share",
     ),
     Key(
+        "unpack_eff",
+        "unpack_eff_frac",
+        "frac",
+        "Share of the bandwidth efficiency where weights are stored narrower than they are computed.",
+        rule="share",
+    ),
+    Key("launch_fp4", "launch_fp4_frac", "ratio", "Share of launch_moe where experts compute in 4 bits."),
+    Key("launch_exchange", "launch_exchange_frac", "ratio", "The same where attention groups exchange tokens."),
+    Key(
         "prefill_interference", "prefill_interference", "ratio", "Delay of neighbours' steps over a prompt's own time."
     ),
 )
@@ -293,6 +302,9 @@ class Engine:
     expert_skew: Fact
     host_sequence_s: Fact | None = None
     prefill_link_eff_frac: Fact | None = None
+    unpack_eff_frac: Fact | None = None
+    launch_fp4_frac: Fact | None = None
+    launch_exchange_frac: Fact | None = None
     prefill_interference: Fact | None = None
 
 

@@ -7,15 +7,16 @@ the 90th percentile of its residuals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from planner.model.folds import KINDS
+from planner.model.folds import KINDS, Fold
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["RANGES", "errors", "range_of", "spearman", "table"]
+__all__ = ["RANGES", "coverage", "errors", "midway", "range_of", "spearman", "table"]
 
 RANGES = (16, 128, None)
 """Upper ends of the concurrency ranges."""
@@ -29,14 +30,18 @@ def range_of(concurrency: float) -> int:
     return next(i for i, end in enumerate(RANGES) if end is None or concurrency <= end)
 
 
-def table(rows: Sequence[Mapping[str, Any]], residuals: Mapping[tuple[str, str], np.ndarray]) -> list[dict[str, Any]]:
+def table(
+    rows: Sequence[Mapping[str, Any]],
+    residuals: Mapping[tuple[str, str], np.ndarray],
+    metrics: Sequence[str] = ("tpot", "ttft"),
+) -> list[dict[str, Any]]:
     """The band of every regime and metric, as factors on the prediction."""
     import numpy as np
 
     mode = np.array([row["mode"] for row in rows])
     span = np.array([range_of(row["concurrency"]) for row in rows])
     found = []
-    for metric in ("tpot", "ttft"):
+    for metric in metrics:
         for kind in KINDS:
             all_of = residuals[kind, metric]
             for name in ("agg", "disagg"):
@@ -58,6 +63,50 @@ def table(rows: Sequence[Mapping[str, Any]], residuals: Mapping[tuple[str, str],
                             "n": int(inside.sum()),
                         }
                     )
+    return found
+
+
+def midway(near: tuple[float, float], far: tuple[float, float], wider: float = 1.0) -> tuple[float, float]:
+    """The band half way between two on a log scale, `wider` times as wide.
+
+    For a chip or a model that was not measured: the residuals of new deployments (`near`) are too narrow a band, those
+    of folds that lose whole stacks with a chip or a model (`far`) too wide a one.
+    """
+    low, high = (0.5 * (math.log(a) + math.log(b)) * wider for a, b in zip(near, far, strict=True))
+    return math.exp(low), math.exp(high)
+
+
+def coverage(
+    rows: Sequence[Mapping[str, Any]], residuals: Mapping[tuple[str, str], np.ndarray], fits: Sequence[Fold]
+) -> list[dict[str, Any]]:
+    """Share of rows whose residual is inside a band that was made without their fold: of each kind, in all and by fold.
+
+    The bands are those of a prediction: of new deployments as they are, of a new chip or model half way.
+    """
+    import numpy as np
+
+    regime = [(row["mode"], RANGES[range_of(row["concurrency"])]) for row in rows]
+    found = []
+    for metric in ("tpot", "ttft"):
+        for kind in KINDS:
+            inside: dict[str, np.ndarray] = {}
+            for fold in (fold for fold in fits if fold.kind == kind):
+                kept = {key: np.where(fold.is_out, np.nan, values) for key, values in residuals.items()}
+                by_key = {
+                    (one["new"], one["mode"], one["concurrency_to"]): (one["low"], one["high"])
+                    for one in table(rows, kept, (metric,))
+                }
+                at = np.where(fold.is_out & np.isfinite(residuals[kind, metric]))[0]
+                ends = [(by_key["deployment", *regime[i]], by_key[kind, *regime[i]]) for i in at]
+                factors = [near if kind == "deployment" else midway(near, far) for near, far in ends]
+                measured = np.exp(residuals[kind, metric][at])
+                inside[fold.name] = np.array(
+                    [low <= one <= high for one, (low, high) in zip(measured, factors, strict=True)], dtype=bool
+                )
+            named = inside if kind != "deployment" else {}
+            for name, values in [("all", np.concatenate(list(inside.values()))), *sorted(named.items())]:
+                share = round(float(np.mean(values)), 4) if len(values) else None
+                found.append({"metric": metric, "new": kind, "fold": name, "n": len(values), "in_band_frac": share})
     return found
 
 

@@ -8,7 +8,7 @@ is not read (`one_token`); its TTFT is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +143,7 @@ def calibrate(
     before = dict(
         zip(METRICS, (m - p for m, p in zip(measured.values(), predict(prior()[0]), strict=True)), strict=True)
     )
-    tree = _tree(path, used, date, whole, designs, residuals, before)
+    tree = _tree(path, used, date, whole, designs, residuals, before, fits)
     tree["best"] = best.measure(path, Calibration(tree))
     engines, habits = engines_and_habits([float(_digits(value)) for value in np.exp(whole.theta)])
     tree["simulated"] = fit_simulated(used.points, engines, tick)
@@ -212,6 +212,7 @@ def _tree(
     designs: Mapping[str, Design],
     residuals: Mapping[tuple[str, str], np.ndarray],
     before: Mapping[str, np.ndarray],
+    fits: Sequence[Fold],
 ) -> dict[str, Any]:
     """The calibration file: everything that a prediction needs, and how good it is."""
     rows = used.points.rows
@@ -238,6 +239,7 @@ def _tree(
             for metric, effects in zip(METRICS, fit.effects, strict=True)
         },
         "bands": bands.table(rows, residuals),
+        "coverage": bands.coverage(rows, residuals, fits),
         "errors": bands.errors(rows, residuals, before),
     }
 

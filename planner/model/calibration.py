@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,11 +149,8 @@ class Calibration:
         ends = [self._band(metric, "deployment", row["mode"], place)]
         if new != ("deployment",):
             ends += [self._band(metric, "chip" if name == "chip" else "model", row["mode"], place) for name in new]
-            near, far = ends[0], (min(low for low, _ in ends), max(high for _, high in ends))
-            wider = _SEVERAL_NEW if len(new) > 1 else 1.0
-            low = 0.5 * (math.log(near[0]) + math.log(far[0])) * wider
-            high = 0.5 * (math.log(near[1]) + math.log(far[1])) * wider
-            return math.exp(low), math.exp(high)
+            far = (min(low for low, _ in ends), max(high for _, high in ends))
+            return bands.midway(ends[0], far, _SEVERAL_NEW if len(new) > 1 else 1.0)
         return ends[0]
 
     def _band(self, metric: str, new: str, mode: str, place: int) -> tuple[float, float]:

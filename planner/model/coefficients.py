@@ -18,7 +18,7 @@ __all__ = ["COEFFICIENTS", "ENGINES", "Coefficient", "engines_and_habits", "flat
 
 ENGINES = ("trtllm", "vllm", "sglang")
 """Serving engines with measured points; any other takes their mean."""
-FIXED_ENGINE = {"host_s": 0.0, "host_sequence_s": 0.0, "expert_skew": 1.0, "prefill_link_eff_frac": 0.5}
+FIXED_ENGINE = {"host_s": 0.0, "expert_skew": 1.0, "prefill_link_eff_frac": 0.5}
 """Engine fields that points left out were predicted no better with; held."""
 
 
@@ -53,30 +53,35 @@ def _habit(
 
 COEFFICIENTS: tuple[Coefficient, ...] = (
     _engine("memory_eff_frac", 0.77, 0.5, 0.95, 0.25, "share of the bandwidth that reading weights reaches"),
+    _engine("unpack_eff_frac", 0.9, 0.4, 1.0, 0.3, "share of that where weights are unpacked first"),
     _engine("kv_read_eff_frac", 0.75, 0.4, 1.0, 0.25, "share of the bandwidth that keys and values reach"),
     _engine("compute_eff_frac", 0.55, 0.25, 0.95, 0.25, "share of the dense rate that decoding reaches"),
     _engine("prefill_eff_frac", 0.5, 0.15, 0.95, 0.25, "share of the dense rate that prefill reaches", each=True),
     _engine("launch_layer_s", 30e-6, 3e-6, 80e-6, 0.4, "added once a layer and step", each=True),
     _engine("launch_moe_s", 30e-6, 1e-6, 90e-6, 0.4, "more in a mixture layer", each=True),
+    _engine("launch_fp4_frac", 0.8, 0.2, 2.0, 0.4, "share of that where experts compute in 4 bits"),
+    _engine("launch_exchange_frac", 1.0, 0.5, 4.0, 0.3, "share of that where attention groups exchange tokens"),
     _engine("launch_mla_s", 14e-6, 1e-7, 60e-6, 0.7, "more in a latent-attention layer"),
     _engine("launch_sparse_s", 79e-6, 1e-6, 200e-6, 0.7, "more in a layer with an attention indexer"),
     _engine("launch_linear_s", 26e-6, 1e-7, 80e-6, 0.7, "more in a linear-attention layer"),
+    _engine("host_sequence_s", 20e-6, 1e-7, 1e-3, 1.0, "added for each sequence of an attention group"),
     _engine("collective_base_s", 1e-6, 1e-8, 20e-6, 0.7, "added to every collective"),
     _engine("collective_log_s", 4e-6, 1e-7, 20e-6, 0.7, "wait of a collective per doubling of its chips"),
     _engine("collective_scale_out_s", 55e-6, 1e-6, 300e-6, 0.7, "more when a collective leaves the domain"),
     _engine("link_eff_frac", 0.24, 0.05, 1.0, 0.4, "share of the link bandwidth of decoding collectives"),
-    _habit("interference", 0.8, 0.1, 2.0, 0.4, "delay of neighbours over a prompt's own time", each=True),
-    _habit("first_token_s", 20e-3, 1e-4, 0.5, 0.7, "before a first token, whatever the load", each=True),
-    _habit("first_token_steps", 3.0, 0.3, 30.0, 0.7, "steps that a first token waits", each=True),
-    _habit("first_token_dp_steps", 5.0, 0.1, 50.0, 0.7, "more of them with attention data parallelism"),
-    _habit("lone_prompt", 1.2, 0.5, 5.0, 0.4, "time of a lone prompt over its arithmetic"),
-    _habit("burst", 0.1, 0.005, 2.0, 0.7, "share of requests behind a full first wave", each=True),
-    _habit("cache_wait", 1.0, 0.05, 5.0, 0.4, "wait over a generation where the cache is the limit"),
-    _habit("handover_s", 40e-3, 1e-3, 2.0, 0.7, "hand-over of a split deployment"),
-    _habit("handover_steps", 4.0, 0.1, 30.0, 0.7, "decode steps that a handed-over prompt waits"),
-    _habit("split_burst", 0.1, 0.01, 3.0, 0.7, "the same share where prompts have a pool"),
-    _habit("split_prefill_gain", 1.3, 0.5, 3.0, 0.4, "how much faster a pool of prompts alone runs"),
-    _habit("split_spread", 0.15, 0.02, 1.0, 0.4, "width of the onset of the prompts' queue"),
+    _habit("interference", 0.8, 0.1, 2.0, 0.25, "delay of neighbours over a prompt's own time", each=True),
+    _habit("first_token_s", 20e-3, 1e-4, 0.5, 0.4, "before a first token, whatever the load", each=True),
+    _habit("first_token_layer_s", 0.5e-3, 1e-5, 5e-3, 0.7, "more for each layer", each=True),
+    _habit("first_token_steps", 3.0, 0.3, 30.0, 0.4, "steps that a first token waits", each=True),
+    _habit("first_token_dp_steps", 5.0, 0.1, 50.0, 0.4, "more of them with attention data parallelism"),
+    _habit("lone_prompt", 1.2, 0.5, 5.0, 0.25, "time of a lone prompt over its arithmetic"),
+    _habit("burst", 0.1, 0.005, 2.0, 0.4, "share of requests behind a full first wave", each=True),
+    _habit("cache_wait", 1.0, 0.05, 5.0, 0.25, "wait over a generation where the cache is the limit"),
+    _habit("handover_s", 40e-3, 1e-3, 2.0, 0.4, "hand-over of a split deployment"),
+    _habit("handover_steps", 4.0, 0.1, 30.0, 0.4, "decode steps that a handed-over prompt waits"),
+    _habit("split_burst", 0.1, 0.01, 3.0, 0.4, "the same share where prompts have a pool"),
+    _habit("split_prefill_gain", 1.3, 0.5, 3.0, 0.25, "how much faster a pool of prompts alone runs"),
+    _habit("split_spread", 0.15, 0.02, 1.0, 0.25, "width of the onset of the prompts' queue"),
 )
 
 

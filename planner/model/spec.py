@@ -32,7 +32,13 @@ _ENGINE_FIELDS = (
     "link_eff_frac",
     "expert_skew",
 )
-_ENGINE_OPTIONS = ("host_sequence_s", "prefill_link_eff_frac")
+_ENGINE_OPTIONS = (
+    "host_sequence_s",
+    "prefill_link_eff_frac",
+    "unpack_eff_frac",
+    "launch_fp4_frac",
+    "launch_exchange_frac",
+)
 _MOE_FIELDS = ("n_experts", "top_k", "n_shared_experts", "expert_intermediate", "moe_layers")
 _SLIDING_FIELDS = ("window_tokens", "sliding_layers", "full_layers")
 _MLA_FIELDS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")

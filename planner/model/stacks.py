@@ -40,8 +40,8 @@ LEVELS: Mapping[str, tuple[Level, ...]] = {
         Level(("backend", "precision"), ("1", "concurrency"), 0.02),
         Level(("chip",), ("1",), 0.02),
         Level(("backend", "model"), ("1", "concurrency"), 0.05),
-        Level(_STACK, ("1", "concurrency", "input", "output", "chips"), 0.15),
-        Level((*_STACK, "chip"), ("1", "concurrency", "input", "output"), 0.12),
+        Level(_STACK, ("1", "concurrency", "input", "output", "chips"), 0.1),
+        Level((*_STACK, "chip"), ("1", "concurrency", "input", "output"), 0.1),
     ),
     "ttft": (
         Level(("backend", "mode", "harness"), ("1", "concurrency", "input", "output"), 0.2),

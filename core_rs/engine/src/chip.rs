@@ -16,6 +16,9 @@ pub struct ChipSpec {
     pub idle_w: f64,
     /// A model is loaded and no request runs.
     pub parked_w: f64,
+    /// In a step, before any byte or operation: clocks up, kernels resident; null = as parked.
+    #[serde(default)]
+    pub active_w: Option<f64>,
     /// Decoding at batch 1.
     pub low_load_w: f64,
     /// Decoding at a large batch.
@@ -56,6 +59,17 @@ pub enum Rate {
     Fp4,
 }
 
+impl Rate {
+    /// Bytes of an element.
+    pub fn bytes(self) -> f64 {
+        match self {
+            Self::Bf16 => 2.0,
+            Self::Fp8 => 1.0,
+            Self::Fp4 => 0.5,
+        }
+    }
+}
+
 impl ChipSpec {
     /// Checks that every figure is positive and finite and that the draws are in order.
     pub fn validate(&self) -> Result<()> {
@@ -84,6 +98,7 @@ impl ChipSpec {
         let draws = [
             ("idle_w", self.idle_w),
             ("parked_w", self.parked_w),
+            ("active_w", self.drawn_in_steps_w()),
             ("low_load_w", self.low_load_w),
             ("high_load_w", self.high_load_w),
         ];
@@ -97,6 +112,11 @@ impl ChipSpec {
             }
         }
         Ok(())
+    }
+
+    /// What a step draws before any byte or operation.
+    pub fn drawn_in_steps_w(&self) -> f64 {
+        self.active_w.unwrap_or(self.parked_w)
     }
 
     /// Dense operations per second in `rate`; an error where the chip has no path for it.

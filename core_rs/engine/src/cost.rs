@@ -1,5 +1,6 @@
 //! Coefficients of a step: bytes and operations over the replica, and the seconds they take on its busiest chip.
 
+use crate::chip::Rate;
 use crate::deployment::DeploymentSpec;
 use crate::error::Result;
 use crate::kv::KvModel;
@@ -13,13 +14,18 @@ pub fn launch_s(spec: &DeploymentSpec) -> f64 {
         Attention::Mla { .. } => model.attention_layers as f64,
         Attention::Gqa { .. } => 0.0,
     };
+    let fused = if spec.precision.experts_rate == Rate::Fp4 { engine.launch_fp4_frac } else { 1.0 };
+    let exchange = if spec.layout.dp > 1 { engine.launch_exchange_frac } else { 1.0 };
     engine.host_s
         + model.n_layers as f64 * engine.launch_layer_s
-        + moe_layers * engine.launch_moe_s
+        + moe_layers * engine.launch_moe_s * fused * exchange
         + latent_layers * engine.launch_mla_s
         + model.indexed_layers as f64 * engine.launch_sparse_s
         + model.recurrent_layers as f64 * engine.launch_linear_s
 }
+
+/// Weights stored in less than this share of the bits that they are computed in are unpacked; scales take some more.
+const UNPACKED_BELOW: f64 = 0.75;
 
 /// Bytes moved: `*_bytes` over the replica, copies included, `*_s` on one chip.
 #[derive(Debug, Clone)]
@@ -44,16 +50,21 @@ impl MemoryCost {
     pub fn new(spec: &DeploymentSpec, kv: &KvModel) -> Self {
         let (params, precision, engine) = (&spec.model.params, &spec.precision, &spec.engine);
         let (tp, dp, n) = (spec.layout.tp as f64, spec.layout.dp as f64, spec.layout.n_chips() as f64);
-        let weight_rate = spec.chip.memory_bytes_per_s * engine.memory_eff_frac;
+        let weight_rate = |bytes_per_param: f64, rate: Rate| {
+            let unpacked = if bytes_per_param < UNPACKED_BELOW * rate.bytes() { engine.unpack_eff_frac } else { 1.0 };
+            spec.chip.memory_bytes_per_s * engine.memory_eff_frac * unpacked
+        };
+        let rest_rate = weight_rate(precision.rest_bytes_per_param, precision.rest_rate);
+        let expert_rate = weight_rate(precision.expert_bytes_per_param, precision.experts_rate);
         let kv_rate = spec.chip.memory_bytes_per_s * engine.kv_read_eff_frac;
         let rest_bytes = params.non_expert_active * precision.rest_bytes_per_param;
         let expert_bytes = params.routed_expert_total * precision.expert_bytes_per_param;
         let state_bytes = 2.0 * spec.model.state_bytes_per_sequence;
         Self {
             rest_bytes: rest_bytes * dp,
-            rest_s: rest_bytes / tp / weight_rate,
+            rest_s: rest_bytes / tp / rest_rate,
             expert_bytes,
-            expert_s: expert_bytes / n / weight_rate,
+            expert_s: expert_bytes / n / expert_rate,
             kv_bytes: kv.layer_token_bytes * tp / kv.shards,
             kv_s: kv.layer_token_bytes / kv.shards / kv_rate,
             state_bytes,
@@ -167,6 +178,15 @@ mod tests {
         let mut spec = deepseek_on_gb300(8, 1);
         // 200 us + 61 x 20 us + 58 x 30 us + 61 x 10 us = 3,770 us.
         assert!((launch_s(&spec) - 3770e-6).abs() < 1e-15);
+        // Fused 4-bit kernels take half of the mixtures' 1,740 us; with an exchange over groups 1.5 times that.
+        spec.engine.launch_fp4_frac = 0.5;
+        spec.engine.launch_exchange_frac = 1.5;
+        spec.precision.experts_rate = Rate::Fp4;
+        assert!((launch_s(&spec) - 2900e-6).abs() < 1e-15);
+        spec.layout.dp = 2;
+        assert!((launch_s(&spec) - 3335e-6).abs() < 1e-15);
+        spec.precision.experts_rate = Rate::Fp8;
+        spec.layout.dp = 1;
         spec.model.indexed_layers = 61;
         assert!((launch_s(&spec) - 6820e-6).abs() < 1e-15);
         spec.model.indexed_layers = 0;
@@ -174,6 +194,23 @@ mod tests {
         spec.model.recurrent_layers = 45;
         // 45 layers of 15 us, and 16 latent ones in place of 61.
         assert!((launch_s(&spec) - (3770e-6 - 450e-6 + 675e-6)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn packed_weights_are_read_more_slowly() {
+        let mut spec = deepseek_on_gb300(8, 1);
+        let kv = KvModel::new(&spec.model, &spec.layout, &spec.precision, &spec.serving);
+        let plain = MemoryCost::new(&spec, &kv);
+        spec.engine.unpack_eff_frac = 0.8;
+        assert_eq!(MemoryCost::new(&spec, &kv).expert_s, plain.expert_s);
+        // The same bytes computed in 16 bits are unpacked first; the dense parts are not.
+        (spec.precision.expert_bytes_per_param, spec.precision.experts_rate) = (1.0, Rate::Bf16);
+        spec.engine.unpack_eff_frac = 1.0;
+        let whole = MemoryCost::new(&spec, &kv).expert_s;
+        spec.engine.unpack_eff_frac = 0.8;
+        let packed = MemoryCost::new(&spec, &kv);
+        assert!((packed.expert_s / whole - 1.25).abs() < 1e-12);
+        assert_eq!((packed.rest_s, packed.expert_bytes), (plain.rest_s, plain.expert_bytes));
     }
 
     #[test]

@@ -10,6 +10,10 @@ use crate::memory::MemoryPlan;
 use crate::model::ModelSpec;
 use crate::speculation::{Pace, SpeculationSpec};
 
+fn one() -> f64 {
+    1.0
+}
+
 /// Everything that the cost of a step depends on; it crosses the border once, as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +45,9 @@ pub struct Precision {
 pub struct EngineSpec {
     /// Share of the memory bandwidth that reading weights achieves.
     pub memory_eff_frac: f64,
+    /// Share of that where weights are stored in fewer bits than they are computed in, so that each is unpacked first.
+    #[serde(default = "one")]
+    pub unpack_eff_frac: f64,
     /// Share of the dense rate that decoding achieves.
     pub compute_eff_frac: f64,
     /// Share of the dense rate that prefill achieves.
@@ -58,6 +65,12 @@ pub struct EngineSpec {
     pub launch_mla_s: f64,
     pub launch_sparse_s: f64,
     pub launch_linear_s: f64,
+    /// Share of `launch_moe_s` that a mixture of 4-bit experts takes where the chip computes in 4 bits (fused kernels).
+    #[serde(default = "one")]
+    pub launch_fp4_frac: f64,
+    /// The same where tokens of several attention groups are exchanged for their experts.
+    #[serde(default = "one")]
+    pub launch_exchange_frac: f64,
     /// A collective over n chips waits base + max(link latency, log x log2 n).
     pub collective_base_s: f64,
     pub collective_log_s: f64,
@@ -116,8 +129,8 @@ impl DeploymentSpec {
         self.precision.validate()?;
         self.engine.validate()?;
         self.serving.validate()?;
-        if self.serving.power_cap_w.is_some_and(|cap_w| !(cap_w > self.chip.parked_w && cap_w.is_finite())) {
-            let what = format!("must be above the {} W that a chip draws with nothing to do", self.chip.parked_w);
+        if self.serving.power_cap_w.is_some_and(|cap_w| !(cap_w > self.chip.drawn_in_steps_w() && cap_w.is_finite())) {
+            let what = format!("must be above the {} W that a step draws before any work", self.chip.drawn_in_steps_w());
             return Err(Error::input("serving.power_cap_w", what));
         }
         self.layout.validate(&self.model, &self.chip)
@@ -136,6 +149,7 @@ impl EngineSpec {
     fn validate(&self) -> Result<()> {
         for (field, value) in [
             ("engine.memory_eff_frac", self.memory_eff_frac),
+            ("engine.unpack_eff_frac", self.unpack_eff_frac),
             ("engine.compute_eff_frac", self.compute_eff_frac),
             ("engine.prefill_eff_frac", self.prefill_eff_frac),
             ("engine.kv_read_eff_frac", self.kv_read_eff_frac),
@@ -152,6 +166,8 @@ impl EngineSpec {
             ("engine.launch_mla_s", self.launch_mla_s),
             ("engine.launch_sparse_s", self.launch_sparse_s),
             ("engine.launch_linear_s", self.launch_linear_s),
+            ("engine.launch_fp4_frac", self.launch_fp4_frac),
+            ("engine.launch_exchange_frac", self.launch_exchange_frac),
             ("engine.collective_base_s", self.collective_base_s),
             ("engine.collective_log_s", self.collective_log_s),
             ("engine.collective_scale_out_s", self.collective_scale_out_s),

@@ -1,7 +1,8 @@
-//! Electrical draw of a chip: parked, plus energy for every byte moved and every operation, up to its sustained maximum.
+//! Electrical draw of a chip in a step: active, plus energy for every byte moved and every operation, up to its sustained
+//! maximum. Without a step it is parked.
 //!
 //! Two load points of the chip's facts fix the two energies. `low_load_w` is decoding at batch 1, which uses a known
-//! share of the memory bandwidth (launches take the rest): e_byte = (low - parked) / (bytes/s x share). `high_load_w` is
+//! share of the memory bandwidth (launches take the rest): e_byte = (low - active) / (bytes/s x share). `high_load_w` is
 //! decoding at a large batch, which adds arithmetic at a known share of the dense rate: e_flop = (high - low) / (flop/s x
 //! share), of each number format apart, so that running any of them at its full rate draws the same.
 
@@ -13,6 +14,8 @@ use crate::error::Result;
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerModel {
     pub parked_w: f64,
+    /// In a step, before any work.
+    pub active_w: f64,
     pub max_w: f64,
     /// What the chip is held to.
     pub cap_w: Option<f64>,
@@ -32,9 +35,11 @@ impl PowerModel {
         };
         Ok(Self {
             parked_w: chip.parked_w,
+            active_w: chip.drawn_in_steps_w(),
             max_w: chip.max_w,
             cap_w: spec.serving.power_cap_w,
-            j_per_byte: (chip.low_load_w - chip.parked_w) / (chip.memory_bytes_per_s * chip.low_load_memory_frac),
+            j_per_byte: (chip.low_load_w - chip.drawn_in_steps_w())
+                / (chip.memory_bytes_per_s * chip.low_load_memory_frac),
             j_per_flop_experts: per_flop(spec.precision.experts_rate, "precision.experts_rate")?,
             j_per_flop_rest: per_flop(spec.precision.rest_rate, "precision.rest_rate")?,
             j_per_flop_attention: per_flop(spec.precision.attention_rate, "precision.attention_rate")?,
@@ -60,6 +65,17 @@ mod tests {
         assert!((power.parked_w + power.j_per_byte * 0.4 * 3350e9 - 300.0).abs() < 1e-9);
         assert!((power.j_per_flop_rest * 0.25 * 989e12 - 300.0).abs() < 1e-9);
         assert_eq!(power.parked_uw(8), 973_600_000);
+    }
+
+    #[test]
+    fn a_step_draws_more_than_a_parked_chip_before_any_work() {
+        let mut spec = llama_on_h100(1);
+        spec.chip.active_w = Some(200.0);
+        let power = PowerModel::new(&spec).unwrap();
+        assert_eq!((power.active_w, power.parked_w), (200.0, spec.chip.parked_w));
+        assert!((power.active_w + power.j_per_byte * 0.4 * 3350e9 - 300.0).abs() < 1e-9);
+        spec.chip.active_w = Some(spec.chip.parked_w - 1.0);
+        assert!(spec.validate().is_err());
     }
 
     #[test]

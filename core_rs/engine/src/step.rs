@@ -16,43 +16,19 @@ use crate::power::PowerModel;
 use crate::speculation::{Pace, SpeculationSpec};
 use crate::sums;
 
+mod line;
+mod mean;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use line::round;
+pub use line::Line;
+pub use mean::{DecodeCost, PromptCost};
+pub use table::{table, Row};
+
 /// Femtoseconds in a second, femtojoules in a joule.
 const FEMTO: f64 = 1e15;
-
-/// A quantity over the steps of one composition: `base + slope * i` at step i, counted from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Line {
-    pub base: i128,
-    pub slope: i128,
-}
-
-impl Line {
-    /// The value at step `i`.
-    pub fn at(&self, i: u64) -> i128 {
-        self.base + self.slope * i128::from(i)
-    }
-
-    /// How many steps from 0 this line stays at or above `other`, given that it starts so.
-    pub fn steps_above(&self, other: &Self) -> u64 {
-        let closing = other.slope - self.slope;
-        if closing <= 0 {
-            return u64::MAX;
-        }
-        let room = self.base - other.base;
-        match (u64::try_from(room), u64::try_from(closing)) {
-            (Ok(room), Ok(closing)) => (room / closing).saturating_add(1),
-            _ => u64::try_from(room / closing + 1).unwrap_or(u64::MAX),
-        }
-    }
-
-    fn of(base: f64, slope: f64) -> Self {
-        Self { base: round(base), slope: round(slope) }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self { base: self.base + other.base, slope: self.slope + other.slope }
-    }
-}
 
 /// One request's part of its prompt in this step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +107,7 @@ impl StepLine {
 #[derive(Debug, Clone)]
 pub struct StepModel {
     n_chips: u64,
+    n_layers: f64,
     dp: u64,
     skew: f64,
     launch_fs: i128,
@@ -206,50 +183,12 @@ impl Work {
         (if rules { Bound::Memory } else { Bound::Compute }, ruling, other)
     }
 
-    /// Energy above parked.
+    /// Energy above what a step draws before any work.
     fn joules(&self, p: &PowerModel) -> f64 {
         p.j_per_byte * self.bytes
             + p.j_per_flop_rest * self.rest_flops
             + p.j_per_flop_experts * self.expert_flops
             + p.j_per_flop_attention * self.attention_flops
-    }
-}
-
-/// Parts of a decode step, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DecodeCost {
-    pub launch_s: f64,
-    pub memory_s: f64,
-    pub compute_s: f64,
-    pub network_s: f64,
-}
-
-impl DecodeCost {
-    /// The whole of it.
-    pub fn time_s(&self) -> f64 {
-        self.launch_s + self.memory_s.max(self.compute_s) + self.network_s
-    }
-}
-
-/// What a prompt takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PromptCost {
-    /// Seconds of the replica, where every attention group has prompts.
-    pub together_s: f64,
-    /// Seconds of a prompt by itself: arithmetic and links of one group.
-    pub own_s: f64,
-    /// Seconds to read the weights once.
-    pub read_s: f64,
-    /// Launches and latencies of its steps.
-    pub base_s: f64,
-    pub(crate) work: Work,
-}
-
-impl PromptCost {
-    /// Time of a lone prompt: `factor` over its arithmetic (`gain` times faster in a pool of prompts) or one reading of
-    /// the weights, whichever is longer, beside its launches.
-    pub fn alone_s(&self, factor: f64, gain: f64) -> f64 {
-        self.base_s + factor * (self.own_s / gain).max(self.read_s)
     }
 }
 
@@ -291,6 +230,7 @@ impl StepModel {
         let skew = if spec.layout.expert_degree(&spec.model) > 1 { spec.engine.expert_skew } else { 1.0 };
         Ok(Self {
             n_chips: spec.layout.n_chips(),
+            n_layers: spec.model.n_layers as f64,
             dp: spec.layout.dp,
             skew,
             launch_fs: round(launch_s(spec) * FEMTO),
@@ -419,68 +359,14 @@ impl StepModel {
         }
     }
 
-    /// The mean step of `n_seqs` decoding sequences (not whole) with `context` tokens each: the busiest group has
-    /// n / dp of them, and at least one.
-    pub fn decode(&self, n_seqs: f64, context: f64) -> DecodeCost {
-        let work = self.decode_work(n_seqs, context);
-        let group_seqs = (n_seqs / self.dp as f64).max(1.0);
-        DecodeCost {
-            launch_s: self.launch_fs as f64 / FEMTO + self.host_sequence_s * group_seqs,
-            memory_s: work.memory_s,
-            compute_s: work.compute_s,
-            network_s: work.network_s,
-        }
-    }
-
-    fn decode_work(&self, n_seqs: f64, context: f64) -> Work {
-        let kv = &self.kv;
-        let n_seqs = n_seqs.max(1.0);
-        let group_seqs = (n_seqs / self.dp as f64).max(1.0);
-        let attended = kv.full_layers * context + kv.sliding_layers * context.min(kv.window_tokens as f64);
-        let none = ChunkSums::default();
-        let pairs = attended * n_seqs;
-        let decoders = Decoders { n_seqs, group_seqs, verified: 1.0, pairs, query_pairs: pairs };
-        self.work(&decoders, self.touched.between(n_seqs), &none, &none)
-    }
-
-    /// What one prompt of `tokens` takes: alone, and its share where every group has prompts to work on.
-    pub fn prompt(&self, tokens: f64) -> PromptCost {
-        let (c, m, dp) = (&self.compute.prefill, &self.memory, self.dp as f64);
-        let pairs = self.kv.prompt_pairs(tokens);
-        let own_s = c.rest * tokens + c.lm_head + c.pair * pairs + self.network.prompt_token_s * tokens;
-        let experts_s = c.experts * tokens;
-        let touched = self.touched.between(tokens);
-        let base_s = self.launch_fs as f64 / FEMTO + self.network.latency_s;
-        PromptCost {
-            together_s: own_s / dp + experts_s,
-            own_s: own_s + experts_s,
-            read_s: m.rest_s + m.expert_s * (touched * self.skew).min(1.0),
-            base_s: base_s * (tokens / self.chunk_tokens).ceil().max(1.0),
-            work: Work {
-                bytes: m.kv_bytes * 2.0 * (self.kv.full_layers + self.kv.sliding_layers) * tokens,
-                rest_flops: self.compute.rest_flops * tokens + self.compute.lm_head_flops,
-                expert_flops: self.compute.expert_flops * tokens,
-                attention_flops: self.compute.prefill_pair_flops * pairs,
-                ..Work::default()
-            },
-        }
-    }
-
-    /// Mean draw of a chip that decodes `n_seqs` sequences in steps of `step_s`, each with `prompts` prompts beside it.
-    pub fn drawn_w(&self, n_seqs: f64, context: f64, prompts: f64, prompt: &PromptCost, step_s: f64) -> f64 {
-        let p = &self.power;
-        let work_j = self.decode_work(n_seqs, context).joules(p) + prompts * prompt.work.joules(p);
-        (p.parked_w + work_j / step_s / self.n_chips as f64).min(p.max_w)
-    }
-
-    /// How many sequences of `tokens` each the caches of all attention groups hold.
-    pub fn sequences_held(&self, tokens: f64) -> f64 {
-        self.plan.kv_bytes * self.dp as f64 * self.kv.shards / self.kv.bytes_held(tokens)
-    }
-
     /// Tokens of one step.
     pub fn chunk_tokens(&self) -> u64 {
         self.chunk_tokens as u64
+    }
+
+    /// Layers of the model.
+    pub fn n_layers(&self) -> f64 {
+        self.n_layers
     }
 
     /// Attention groups.
@@ -488,11 +374,11 @@ impl StepModel {
         self.dp
     }
 
-    /// The time of a step under the power cap, and the steps that this holds for: long enough that parked draw and work
+    /// The time of a step under the power cap, and the steps that this holds for: long enough that active draw and work
     /// come to no more than the cap.
     fn throttle(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
         let Some(cap_w) = self.power.cap_w else { return (time_fs, u64::MAX) };
-        let room_w = (cap_w - self.power.parked_w) * self.n_chips as f64;
+        let room_w = (cap_w - self.power.active_w) * self.n_chips as f64;
         let least = Line::of(work_j / room_w * FEMTO, work_slope_j / room_w * FEMTO);
         if time_fs.base >= least.base {
             (time_fs, time_fs.steps_above(&least))
@@ -501,14 +387,14 @@ impl StepModel {
         }
     }
 
-    /// Energy as a line, and the steps it holds for: parked draw for the time plus the work done, or the sustained
+    /// Energy as a line, and the steps it holds for: active draw for the time plus the work done, or the sustained
     /// maximum for the time where that is less.
     fn energy(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
         let n = self.n_chips as f64;
         let (base_fs, slope_fs) = (sums::float(time_fs.base), sums::float(time_fs.slope));
-        let parked_w = self.power.parked_w * n;
+        let active_w = self.power.active_w * n;
         let max_w = self.power.max_w * n;
-        let drawn = Line::of(parked_w * base_fs + work_j * FEMTO, parked_w * slope_fs + work_slope_j * FEMTO);
+        let drawn = Line::of(active_w * base_fs + work_j * FEMTO, active_w * slope_fs + work_slope_j * FEMTO);
         let most = Line::of(max_w * base_fs, max_w * slope_fs);
         if drawn.base <= most.base {
             (drawn, most.steps_above(&drawn))
@@ -590,47 +476,3 @@ impl ChunkSums {
         }
     }
 }
-
-/// Nearest integer, half away from zero; saturates where sums of a few of them still hold (1e36 fs are 3e13 years).
-fn round(value: f64) -> i128 {
-    if value.abs() < 9e18 {
-        // In 64 bits, without a call: what is left of the whole part is exact.
-        let whole = value as i64;
-        let left = value - whole as f64;
-        return i128::from(whole + i64::from(left >= 0.5) - i64::from(left <= -0.5));
-    }
-    value.clamp(-1e36, 1e36).round() as i128
-}
-
-/// One row of a batch table: a load with at most one chunk, or one more chunk of the load before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// Neighbours of the same number are one load, whose figures but the chunk are those of its first row.
-    pub load_ix: u64,
-    pub n_seqs: u64,
-    pub context_tokens: u64,
-    pub window_tokens: u64,
-    pub n_growing_in_window: u64,
-    pub chunk_tokens: u64,
-    pub chunk_past_tokens: u64,
-}
-
-/// The step of each load.
-pub fn table(model: &StepModel, rows: &[Row]) -> Vec<StepLine> {
-    let cost = |rows: &[Row]| {
-        let row = &rows[0];
-        let of = |row: &Row| Chunk { tokens: row.chunk_tokens, past_tokens: row.chunk_past_tokens };
-        let chunks: Vec<Chunk> = rows.iter().filter(|row| row.chunk_tokens > 0).map(of).collect();
-        model.step(&Load {
-            n_seqs: row.n_seqs,
-            context_tokens: row.context_tokens,
-            window_tokens: row.window_tokens,
-            n_growing_in_window: row.n_growing_in_window,
-            chunks: &chunks,
-        })
-    };
-    rows.chunk_by(|a, b| a.load_ix == b.load_ix).map(cost).collect()
-}
-
-#[cfg(test)]
-mod tests;

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from planner.errors import FactError
+from planner.facts import catalog
 from planner.model import bands, validate
 from planner.model.calibrate import calibrate, usable
 from planner.model.calibration import load, shipped
 from planner.model.coefficients import COEFFICIENTS, ENGINES
+from planner.model.engine_facts import engine_files
 from planner.model.points import place, read_points
 
 ROW = {
@@ -48,6 +50,25 @@ def test_coefficients_are_inside_their_ranges() -> None:
         assert coefficient.low <= one["value"] <= coefficient.high, one
         assert one["low"] <= one["value"] <= one["high"], one
     assert set(ENGINES) | {"generic"} == set(shipped().engines)
+
+
+def test_engine_files_are_those_of_the_calibration() -> None:
+    for name, text in engine_files(shipped().tree).items():
+        assert (catalog.DATA / "engines" / f"{name}.yaml").read_text(encoding="utf-8") == text, name
+    # Facts keep four digits of the coefficients.
+    for name, fields in shipped().engines.items():
+        engine = catalog.load().engine(name)
+        for field in ("memory_eff_frac", "launch_layer_s", "launch_fp4_frac", "host_sequence_s"):
+            assert getattr(engine, field).number == pytest.approx(fields[field], rel=1e-3), (name, field)
+
+
+def test_bands_hold_what_their_folds_left_out() -> None:
+    inside = {(one["metric"], one["new"], one["fold"]): one["in_band_frac"] for one in shipped().tree["coverage"]}
+    for metric in ("tpot", "ttft"):
+        assert 0.75 <= inside[metric, "deployment", "all"] <= 0.9
+        # Folds that lose a third of the points are harder than one more chip or model; they are covered less.
+        assert 0.6 <= inside[metric, "chip", "all"] <= 0.9
+        assert 0.6 <= inside[metric, "model", "all"] <= 0.9
 
 
 def test_every_row_has_a_number_inside_its_band() -> None:
