@@ -40,6 +40,14 @@ impl NetworkCost {
         cost
     }
 
+    /// The same collectives in `factor` times the seconds.
+    pub fn slowed(mut self, factor: f64) -> Self {
+        for seconds in [&mut self.latency_s, &mut self.token_s, &mut self.prompt_token_s] {
+            *seconds *= factor;
+        }
+        self
+    }
+
     /// `times` collectives over `n` chips, each moving `bytes` a token past a chip.
     fn add(&mut self, spec: &DeploymentSpec, times: f64, n: u64, bytes: f64) {
         if n == 1 {

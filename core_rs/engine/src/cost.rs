@@ -73,6 +73,16 @@ impl MemoryCost {
     }
 }
 
+impl MemoryCost {
+    /// The same bytes in `factor` times the seconds.
+    pub fn slowed(mut self, factor: f64) -> Self {
+        for seconds in [&mut self.rest_s, &mut self.expert_s, &mut self.kv_s, &mut self.state_s] {
+            *seconds *= factor;
+        }
+        self
+    }
+}
+
 /// Seconds on one chip: of a token of its attention group, of a token of the replica (experts), of a pair of tokens.
 #[derive(Debug, Clone)]
 pub struct PartSeconds {
@@ -125,6 +135,18 @@ impl ComputeCost {
             decode: seconds(decode_pair_flops, engine.compute_eff_frac),
             prefill: seconds(prefill_pair_flops, engine.prefill_eff_frac),
         })
+    }
+}
+
+impl ComputeCost {
+    /// The same operations in `factor` times the seconds.
+    pub fn slowed(mut self, factor: f64) -> Self {
+        for part in [&mut self.decode, &mut self.prefill] {
+            for seconds in [&mut part.rest, &mut part.lm_head, &mut part.experts, &mut part.pair] {
+                *seconds *= factor;
+            }
+        }
+        self
     }
 }
 

@@ -84,6 +84,9 @@ pub struct EngineSpec {
     pub prefill_link_eff_frac: Option<f64>,
     /// Load of the busiest chip's experts over the mean, 1 = even.
     pub expert_skew: f64,
+    /// Measured steps of this stack (engine, model, precision, chip) over those of the figures above.
+    #[serde(default = "one")]
+    pub stack_factor: f64,
     /// Attention runs after the matrix products instead of beside them: each waits for its own memory or arithmetic.
     #[serde(default)]
     pub attention_apart: bool,
@@ -130,7 +133,8 @@ impl DeploymentSpec {
         self.engine.validate()?;
         self.serving.validate()?;
         if self.serving.power_cap_w.is_some_and(|cap_w| !(cap_w > self.chip.drawn_in_steps_w() && cap_w.is_finite())) {
-            let what = format!("must be above the {} W that a step draws before any work", self.chip.drawn_in_steps_w());
+            let what =
+                format!("must be above the {} W that a step draws before any work", self.chip.drawn_in_steps_w());
             return Err(Error::input("serving.power_cap_w", what));
         }
         self.layout.validate(&self.model, &self.chip)
@@ -174,6 +178,7 @@ impl EngineSpec {
         ] {
             not_negative(field, value)?;
         }
+        positive("engine.stack_factor", self.stack_factor)?;
         if self.expert_skew < 1.0 || !self.expert_skew.is_finite() {
             return Err(Error::input("engine.expert_skew", format!("must be at least 1, got {}", self.expert_skew)));
         }

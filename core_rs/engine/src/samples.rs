@@ -17,6 +17,7 @@ fn engine() -> EngineSpec {
         launch_moe_s: 30e-6,
         launch_mla_s: 10e-6,
         launch_sparse_s: 50e-6,
+        stack_factor: 1.0,
         launch_fp4_frac: 1.0,
         launch_exchange_frac: 1.0,
         unpack_eff_frac: 1.0,

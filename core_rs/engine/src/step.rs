@@ -228,17 +228,18 @@ impl StepModel {
     fn with_plan(spec: &DeploymentSpec, plan: MemoryPlan) -> Result<Self> {
         let kv = KvModel::new(&spec.model, &spec.layout, &spec.precision, &spec.serving);
         let skew = if spec.layout.expert_degree(&spec.model) > 1 { spec.engine.expert_skew } else { 1.0 };
+        let stack = spec.engine.stack_factor;
         Ok(Self {
             n_chips: spec.layout.n_chips(),
             n_layers: spec.model.n_layers as f64,
             dp: spec.layout.dp,
             skew,
-            launch_fs: round(launch_s(spec) * FEMTO),
-            host_sequence_s: spec.engine.host_sequence_s,
+            launch_fs: round(launch_s(spec) * stack * FEMTO),
+            host_sequence_s: spec.engine.host_sequence_s * stack,
             touched: Touched::new(spec),
-            memory: MemoryCost::new(spec, &kv),
-            compute: ComputeCost::new(spec, skew)?,
-            network: NetworkCost::new(spec),
+            memory: MemoryCost::new(spec, &kv).slowed(stack),
+            compute: ComputeCost::new(spec, skew)?.slowed(stack),
+            network: NetworkCost::new(spec).slowed(stack),
             power: PowerModel::new(spec)?,
             kv,
             plan,

@@ -242,3 +242,22 @@ fn attention_apart_adds_what_else_hides_behind_the_rest() {
         }
     }
 }
+
+#[test]
+fn a_slower_stack_takes_longer_for_the_same_work() {
+    let mut spec = deepseek_on_gb300(4, 2);
+    let load = Load {
+        n_seqs: 64,
+        context_tokens: 64 * 2000,
+        window_tokens: 0,
+        n_growing_in_window: 0,
+        chunks: &[Chunk { tokens: 512, past_tokens: 0 }],
+    };
+    let plain = StepModel::new(&spec).unwrap().step(&load);
+    spec.engine.stack_factor = 1.25;
+    let slow = StepModel::new(&spec).unwrap().step(&load);
+    assert!((slow.time_fs.base as f64 / plain.time_fs.base as f64 - 1.25).abs() < 1e-9);
+    assert_eq!((slow.bytes, slow.flops), (plain.bytes, plain.flops));
+    spec.engine.stack_factor = 0.0;
+    assert!(StepModel::new(&spec).is_err());
+}
