@@ -85,6 +85,7 @@ def unknowns() -> tuple[Unknown, ...]:
         _ranged("engine.compute_eff_frac", "linear"),
         _ranged("engine.prefill_eff_frac", "linear"),
         _ranged("engine.host_s", "linear"),
+        _ranged("engine.host_sequence_s", "linear"),
         _ranged("engine.launch_layer_s", "linear"),
         _ranged("engine.launch_moe_s", "linear"),
         _ranged("engine.launch_mla_s", "linear"),
