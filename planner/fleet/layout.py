@@ -222,13 +222,21 @@ def _deploy(
     lengths: Mapping[str, Lengths],
     notices: list[Notice],
 ) -> Placed:
-    from planner.model.choose import choose
+    from planner.model import stack
 
     facts = catalog.load()
     model = facts.model(entry.model, base=scenario.base_dir)
-    engine = facts.engine(entry.engine or chip.engine, base=scenario.base_dir)
-    choice = choose(chip, model, engine, facts.serving(), entry_wish(scenario, entry, lengths))
+    wish = entry_wish(scenario, entry, lengths)
+    if entry.engine is None:
+        names = stack.candidates(chip, model)
+        chosen = stack.best(chip, model, names, facts.serving(), wish, role=entry.role)
+    else:
+        engine = facts.engine(entry.engine, base=scenario.base_dir)
+        names = ()
+        chosen = stack.of(chip, model, engine, facts.serving(), wish, role=entry.role)
+    choice = chosen.choice
     notices += choice.notices
+    notices += stack.notices(chip, model, chosen, names)
     notices += drafts.notices(entry, choice.plan)
     return Placed(
         pool=pool,
@@ -238,7 +246,7 @@ def _deploy(
         tp=choice.tp,
         dp=choice.dp,
         ep=choice.ep,
-        engine=engine.name,
+        engine=chosen.engine,
         precision=choice.precision,
         spec=choice.spec,
         plan=choice.plan,

@@ -15,7 +15,7 @@ from planner.model.wish import Choice, Wish
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["choose"]
+__all__ = ["choose", "is_better"]
 
 
 def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wish) -> Choice:
@@ -49,6 +49,7 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
             max_batch=wish.max_batch,
             chunk_tokens=wish.chunk_tokens,
             speculation=wish.speculation,
+            stack_factor=wish.stack_factor,
         )
         try:
             plan = core.plan(spec)
@@ -56,7 +57,7 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
             faults.extend(error.faults)
             continue
         choice = _at_best(spec, plan, words, notices, wish)
-        if best is None or _is_better(choice, best):
+        if best is None or is_better(choice, best):
             best = choice
     if best is None:
         raise Infeasible(*(_about(model, chip, wish, fault) for fault in _telling(faults)))
@@ -148,7 +149,8 @@ def _batches(spec: Mapping[str, Any], n_most: int, prompt: float, output: float)
     )
 
 
-def _is_better(choice: Choice, best: Choice) -> bool:
+def is_better(choice: Choice, best: Choice) -> bool:
+    """Whether a choice makes more than the best so far inside the limit, or is faster where none is inside."""
     if choice.is_inside != best.is_inside:
         return choice.is_inside
     if choice.is_inside:

@@ -60,6 +60,7 @@ def deployment_spec(
     max_batch: int | None = None,
     chunk_tokens: int | None = None,
     speculation: Mapping[str, float] | None = None,
+    stack_factor: float = 1.0,
 ) -> tuple[dict[str, Any], str, tuple[Notice, ...]]:
     """The spec of one deployment, its precision in words, and what was decided that a reader should know.
 
@@ -67,6 +68,7 @@ def deployment_spec(
     experts are spread as widely as they divide. `precision` and `kv_dtype` replace the checkpoint's format and the bf16
     cache (`precision.py`), `max_batch` and `chunk_tokens` the serving defaults. `speculation` has `draft_tokens`,
     `acceptance_frac` and `draft_cost_frac`.
+    `stack_factor` is a measured stack's steps over the engine's (`stack.py`).
 
     Raises:
         FactError: a fact that is needed has no value, or a format is unknown.
@@ -100,6 +102,8 @@ def deployment_spec(
             "collective_buffer_pair_bytes": serving.collective_buffer_pair_bytes.number,
         },
     }
+    if stack_factor != 1.0:
+        spec["engine"]["stack_factor"] = stack_factor
     if speculation is not None:
         spec["serving"]["speculation"] = dict(speculation)
     return spec, words, (*model_notices, *weight_notices, *power_notices)

@@ -28,6 +28,8 @@ class Wish:
     mean_input_tokens: float | None = None
     """Mean lengths over the classes of the model; None if no class asks for it."""
     mean_output_tokens: float | None = None
+    stack_factor: float = 1.0
+    """Steps of the measured stack over those of its engine's coefficients."""
 
 
 @dataclass(frozen=True, slots=True)
