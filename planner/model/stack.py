@@ -40,7 +40,7 @@ class Stack:
 
 
 def candidates(chip: Chip, model: Model) -> tuple[str, ...]:
-    """The engines that were measured with the model on the chip, or on another of its vendor; the chip's own if none."""
+    """The engines measured with the model on the chip, or on another of its vendor; the chip's own if none."""
     if chip.engine != "generic":
         return (chip.engine,)
     stacks = _measured()
