@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from planner.cli import output
 from planner.cli.progress import ProgressLine
 from planner.cli.run_options import HowToRun, how_to_run
+
+if TYPE_CHECKING:
+    from planner.aggregate.result import Result
+    from planner.fleet.executor import Executor
+    from planner.scenario import Scenario
 
 SCHEMA = "planner.sweep/1"
 EXIT_GATE = 3
@@ -43,7 +50,8 @@ def command(
 
     An axis is the path of any value, as in --set, and the values that it takes; the number of racks is one. All points
     draw from the same seeds. Every point is kept as it is done, so that --resume goes on where a sweep was interrupted.
-    Ends with the cheapest point that holds every limit, or with the one that comes nearest.
+    Ends with the cheapest point that holds every limit, or with the one that comes nearest. A scenario that leaves its
+    fleet to planner optimize is planned at every point.
     """
     from planner.cli.run import load_variants
     from planner.report.sweep_text import sweep_report
@@ -62,6 +70,7 @@ def command(
         with how.executor() as executor:
             done = sweep_answer.answer(
                 scenarios,
+                solver(scenarios[0], executor, note=line.say),
                 solve_many=partial(run, executor=executor, surfaces=RUNS / SURFACES),
                 out=how.out,
                 is_forced=how.is_forced,
@@ -87,3 +96,22 @@ def command(
     if how.gate and found.cheapest is None:
         click.echo("gate: no point holds every limit", err=True)
         sys.exit(EXIT_GATE)
+
+
+def solver(
+    scenario: Scenario, executor: Executor, *, note: Callable[[str], None]
+) -> Callable[[Scenario], Result] | None:
+    """`planner optimize` for a scenario that leaves its fleet to it; None where the fleet is given."""
+    if scenario.goal is None or not any(found.refused_by("run") for found in scenario.unsupported):
+        return None
+    from planner.optimize.plan import Effort, optimize
+    from planner.study.answer import RUNS, SURFACES
+    from planner.study.run import run
+
+    return partial(
+        optimize,
+        simulate=lambda scenarios: run(scenarios, executor=executor),
+        folder=RUNS / SURFACES,
+        effort=Effort(has_fixed_fleets=False, has_reasons=False),
+        note=note,
+    )

@@ -17,6 +17,7 @@ MOST_ROWS = 60
 _RANKS: Mapping[str, str] = {
     "usd_per_h": "cost an hour; all points serve the same requests",
     "usd_per_mtok_out_whole": "cost per million output tokens; the points serve different requests",
+    "tco_usd": "TCO of the plan over its horizon",
 }
 
 
@@ -58,7 +59,8 @@ def _rows(sweep: Sweep, shown: Sequence[Row]) -> list[Sequence[str]]:
     is_named = _several(sweep)
     best = sweep.cheapest or sweep.nearest
     head = ["", *(["scenario"] if is_named else []), *names, "verdict", "to spare", "racks", "cost/h", "USD/Mtok out"]
-    rows: list[Sequence[str]] = [[*head, "J/token out", "facility"]]
+    has_plans = sweep.ranked_by == "tco_usd"
+    rows: list[Sequence[str]] = [[*head, "J/token out", "facility", *(["TCO"] if has_plans else [])]]
     for row in shown:
         figures = row.figures
         spare = row.tightest.margin_frac if row.tightest else None
@@ -75,6 +77,7 @@ def _rows(sweep: Sweep, shown: Sequence[Row]) -> list[Sequence[str]]:
                 text.figure(figures["usd_per_mtok_out_whole"]),
                 text.figure(figures["j_per_token_out_whole"]),
                 units.format(figures["facility_mean_w"], "power"),
+                *([units.format(figures["tco_usd"], "money")] if has_plans else []),
             ]
         )
     return rows
@@ -100,12 +103,13 @@ def _ending(sweep: Sweep) -> list[str]:
     best, near = sweep.cheapest, sweep.nearest
     if best is not None:
         cost = best.figures[sweep.ranked_by]
-        figure = (
-            f"{units.format(cost, 'money')}/h" if sweep.ranked_by == "usd_per_h" else f"{text.figure(cost)} USD/Mtok"
-        )
+        money = units.format(cost, "money")
+        shown = {"usd_per_h": f"{money}/h", "tco_usd": money}
+        figure = shown.get(sweep.ranked_by, f"{text.figure(cost)} USD/Mtok")
         lines = [f"cheapest that holds every limit: {_named(best)}, {figure} ({_RANKS[sweep.ranked_by]})"]
         flags = " ".join(f"--set '{pair}'" for pair in best.point.sets)
-        return [*lines, f"again: planner run SCENARIO {_variant(best)}{flags}"]
+        verb = "optimize" if sweep.ranked_by == "tco_usd" else "run"
+        return [*lines, f"again: planner {verb} SCENARIO {_variant(best)}{flags}"]
     if near is not None and near.tightest is not None:
         spare = near.tightest.margin_frac
         by = "beyond all measure" if spare is None else f"by {text.percent(-spare)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.aggregate import slo
 from planner.aggregate.slo import Tightest
-from planner.errors import PlannerError
+from planner.errors import Infeasible, PlannerError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,9 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "provisioned_w": ("fleet", "provisioned_w"),
     "tokens_per_s_out": ("fleet", "tokens_per_s_out"),
 }
-"""Headline figure of a point -> where it stands in a result."""
+"""Headline figure of a point -> where it stands in a result; of a plan in its tightest period."""
+TCO = "tco_usd"
+"""What a plan costs over its horizon; None where a fleet is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,11 @@ class Row:
 def row_of(point: Point, found: Result | PlannerError) -> Row:
     """The row of an answer, or of the error in its place."""
     if isinstance(found, PlannerError):
-        words = {"Infeasible": "infeasible"}
         reason = "; ".join(str(fault) for fault in found.faults)
-        return Row(point, words.get(type(found).__name__, "refused"), None, _none(), reason)
-    (tree,) = found.variants.values()
-    figures: dict[str, float | None] = {}
+        return Row(point, "infeasible" if isinstance(found, Infeasible) else "refused", None, _none(), reason)
+    plan = found.plan
+    tree = next(iter(found.variants.values())) if plan is None else found.variants[plan["shown"]]
+    figures: dict[str, float | None] = {TCO: None if plan is None else plan[TCO]}
     for name, path in FIGURES.items():
         figures[name] = _at(tree, path)
         for side in ("low", "high"):
@@ -105,7 +107,7 @@ def row_of(point: Point, found: Result | PlannerError) -> Row:
 
 
 def _none() -> dict[str, float | None]:
-    return {f"{name}{side}": None for name in FIGURES for side in ("", "_low", "_high")}
+    return {TCO: None, **{f"{name}{side}": None for name in FIGURES for side in ("", "_low", "_high")}}
 
 
 def _at(tree: Any, path: Sequence[str]) -> float | None:

@@ -80,7 +80,8 @@ class Sweep:
     rows: tuple[Row, ...]
     """One a point, in the order of the grid."""
     ranked_by: str
-    """The figure by which points are cheap: cost an hour where all serve the same requests, else cost per token."""
+    """The figure by which points are cheap: cost an hour where all serve the same requests, else cost per token; of
+    plans what they cost over their horizon."""
 
     @property
     def cheapest(self) -> Row | None:
@@ -209,6 +210,8 @@ def sweep(
                 keep(point, found)
     progress(Done(len(points), len(points)))
     ranked_by = "usd_per_h" if len(served) <= 1 else "usd_per_mtok_out_whole"
+    if any(row.figures[table.TCO] is not None for row in rows.values()):
+        ranked_by = table.TCO
     return Sweep(axes, tuple(rows[point.ix] for point in points), ranked_by)
 
 

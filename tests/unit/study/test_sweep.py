@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from planner.aggregate.result import Result
 from planner.errors import RunError, ScenarioError
+from planner.report.sweep_text import sweep_report
 from planner.scenario import Scenario, load
 from planner.study import sweep_answer
 from planner.study.answer import answer
@@ -135,6 +137,24 @@ def test_a_solver_is_asked_once_a_point_and_points_that_differ_in_money_share_a_
     assert [[point.ix for point, _ in group] for group in groups] == [[0, 1, 2, 3]]
     dear = grid(sets=["site.power_price=1 USD/kWh", "fleet.pools.a.capex=1 MUSD/rack"])
     assert len(list(_batches([points[0], (Point(1, "base", (), ()), dear), (Point(2, "base", (), ()), other)], 2))) == 1
+
+
+def test_plans_are_ranked_by_what_they_cost_over_their_horizon(grid: Callable[..., Scenario]) -> None:
+    def plan(scenario: Scenario) -> Result:
+        price = scenario.site.power_price_usd_per_kwh
+        assert price is not None
+        tight, loose = (replace(scenario, name=name) for name in ("y1.peak", "y1.typical"))
+        tco = {"tco_usd": 1e6 * (2 - price.number) * scenario.fleet.pools["a"].count, "shown": "y1.peak"}
+        return replace(run([loose, tight]), plan=tco)
+
+    found = sweep(grid(), plan)
+    assert found.ranked_by == "tco_usd"
+    best = found.cheapest
+    assert best is not None
+    assert best.point.values == ("1", "0.12 USD/kWh")
+    assert best.figures["tco_usd"] == pytest.approx(1.88e6)
+    shown = sweep_report(found, title="x")
+    assert "TCO of the plan over its horizon" in shown
 
 
 class _Stop(Exception):
