@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner import core
 from planner.fleet import cut
-from tests.deployments import cell, toy
+from tests.deployments import cell, requests, toy
 
 ANYWHERE: dict[str, Any] = {"limits": [], "targets": [{"deployments": [0], "share": None}]}
 
@@ -101,3 +102,54 @@ def test_cells_draw_from_streams_of_their_own() -> None:
     assert len({*seeds, 1}) == 4
     assert seeds == [cut.cell_seed(1, ix) for ix in range(3)]
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> dict[str, Any]:
+    """Fleets with everything that is cut."""
+    counts = draw(st.lists(st.integers(1, 9), min_size=2, max_size=4))
+    made = spec(*counts)
+    first = made["deployments"][0]
+    if draw(st.booleans()):
+        first |= {"role": "prefill", "decode_targets": [1, *([2] if len(counts) > 2 else [])]}
+        made["deployments"][1]["role"] = draw(st.sampled_from(["decode", "mixed"]))
+        made["link"] = {"bytes_per_s": 1e9, "latency_ns": 5}
+    for placed in made["deployments"]:
+        n = placed["n_replicas"]
+        if draw(st.booleans()):
+            at = draw(st.integers(0, n - 1))
+            outage = {"at_ns": 5, "length_ns": 7, "first": at, "n_replicas": draw(st.integers(1, n - at))}
+            placed[draw(st.sampled_from(["outages", "maintenance"]))] = [outage]
+        if draw(st.booleans()):
+            least = draw(st.integers(1, n))
+            most = draw(st.integers(least, n))
+            placed["autoscale"] = {"min": least, "max": most, "target_ppm": 500_000, "delay_ns": 10**9}
+        if draw(st.booleans()):
+            placed["failures"] = [{"mean_ns": 10**9, "repair_ns": 10**6, "n_together": draw(st.integers(1, 4))}]
+    takers = [d for d, placed in enumerate(made["deployments"]) if placed.get("role") != "decode"]
+    ends = draw(st.lists(st.sampled_from(takers), min_size=1, max_size=2, unique=True))
+    share = None if len(ends) == 1 else 1 / len(ends)
+    routed = {"limits": [], "targets": [{"deployments": [d], "share": share} for d in ends]}
+    made["classes"] = [{"limits": [], "targets": [{"deployments": takers, "share": None}]}, routed]
+    return made
+
+
+@given(fleets(), st.integers(1, 12))
+@settings(max_examples=50, deadline=None)
+def test_the_core_takes_every_cell_and_the_cells_are_the_whole(whole: dict[str, Any], size: int) -> None:
+    made = cut.plan(whole, size)
+    parts = cut.cells(whole, made)
+    none = requests([])
+    merged = core.merge([core.simulate_cell(part, none) for part in parts])
+    assert merged.placed["n_replicas"].to_list() == [placed["n_replicas"] for placed in whole["deployments"]]
+    for key in ("outages", "maintenance"):
+        for d, placed in enumerate(whole["deployments"]):
+            down = [outage["n_replicas"] for part in parts for outage in part["deployments"][d].get(key, [])]
+            assert sum(down) == sum(outage["n_replicas"] for outage in placed.get(key, []))
+    for weights in made.weights:
+        assert sum(weights) == pytest.approx(1.0)
+    for cls, weights in enumerate(made.weights):
+        for cell_ix, weight in enumerate(weights):
+            here = [d for target in parts[cell_ix]["classes"][cls]["targets"] for d in target["deployments"]]
+            asked = {d for target in whole["classes"][cls]["targets"] for d in target["deployments"]}
+            assert weight == 0 or set(here) <= asked
