@@ -12,7 +12,10 @@ those, where the cost of a request should stay the same; `ratio` is its time aga
 from __future__ import annotations
 
 import json
+import resource
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import polars as pl
@@ -26,6 +29,9 @@ from tests.bench import cluster, prefixes
 
 N_REQUESTS = 1_000_000
 N_FLAT = 200_000
+N_DAY = 10_000_000
+DAY_NS = 86_400 * 10**9
+DAY_LIMIT_S = 180.0
 N_REPLICAS = 16
 MOONCAKE_COPIES = 20
 LOADS = (30, 60, 90, 110)
@@ -50,7 +56,29 @@ def main() -> None:
     say(f"sim_requests_per_s_{PROFILE}_disagg", N_REQUESTS / spent_s, "req/s", spent_s / (first or spent_s))
     with_prefixes()
     flat(lengths.head(N_FLAT))
+    day(lengths)
     cluster.main(say)
+
+
+def day(lengths: pl.DataFrame) -> None:
+    """A day of 2,000 replicas: memory does not grow with the number of requests, so fewer than 100 million do."""
+
+    def frames() -> Iterator[pl.DataFrame]:
+        span_ns = DAY_NS * N_REQUESTS // (N_DAY // 2)
+        part = spread(lengths, span_ns)
+        for at in range(N_DAY // 2 // N_REQUESTS):
+            yield part.with_columns(pl.col("arrival_ns") + at * span_ns)
+
+    def cell(seed: int) -> None:
+        core.simulate(spec(DAY_NS, n_replicas=1000) | {"seed": seed}, frames())
+
+    start_s = time.perf_counter()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(cell, (1, 2)))
+    spent_s = time.perf_counter() - start_s
+    say("sim_requests_per_s_day", N_DAY / spent_s, "req/s", spent_s / N_DAY * 100e6 / DAY_LIMIT_S)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    say("sim_peak_bytes_day", peak, "bytes", peak / 2**31)
 
 
 def with_prefixes() -> None:
