@@ -110,7 +110,7 @@ def placed(
             "precision": precision,
             "serving": {"max_batch": 64, "chunk_tokens": 512},
         },
-        plan={"kv_capacity_tokens": kv_tokens},
+        plan={"kv_capacity_tokens": kv_tokens, "tokens_per_step": 1.0},
     )
 
 

@@ -56,6 +56,7 @@ POOLS: Columns = {
     "tokens_per_s_in": "float",
     "tokens_per_s_out": "float",
     "tokens_per_s_cached": "float",
+    "tokens_per_s_hit": "float",
     "cached_frac": "float",
     "preemptions": "count",
     "bottleneck": "text",

@@ -220,6 +220,14 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "pools.*",
+        "tokens_per_s_hit",
+        "tok/s",
+        "requests of the pool that were admitted in [warmup, length)",
+        "prompt tokens in blocks that they found in a cache when first admitted / span",
+        "more",
+    ),
+    Metric(
+        "pools.*",
         "cached_frac",
         "1",
         "prompt tokens of the pool in [warmup, length)",

@@ -282,6 +282,7 @@ def _deployment(placed: Placed) -> Tree:
         "max_batch": placed.spec["serving"]["max_batch"],
         "chunk_tokens": placed.spec["serving"]["chunk_tokens"],
         "kv_capacity_tokens": placed.plan["kv_capacity_tokens"],
+        "tokens_per_step": placed.plan["tokens_per_step"],
     }
 
 

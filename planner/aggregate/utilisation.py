@@ -78,6 +78,7 @@ def pool_figures(work: Sums, *, placed_chips: int, span_s: float, waited_frac: f
         "tokens_per_s_in": per_s(work["input_tokens"], span_s),
         "tokens_per_s_out": per_s(work["output_tokens"], span_s),
         "tokens_per_s_cached": per_s(work["cached_input_tokens"], span_s),
+        "tokens_per_s_hit": per_s(work["prefix_hit_tokens"], span_s),
         "cached_frac": _share(work["cached_input_tokens"], work["input_tokens"]),
         "preemptions": work["preemptions"],
         "bottleneck": bottleneck(work, used, waited_frac),

@@ -190,9 +190,10 @@ def _deployments(pools: Mapping[str, Tree]) -> list[str]:
     for name, pool in pools.items():
         for each in pool["deployments"]:
             degrees = [f"tp{each['tp']}", *(f"{key}{each[key]}" for key in ("dp", "ep") if each[key] > 1)]
+            drafts = f", {each['tokens_per_step']:.4g} tokens a step by drafts" if each["tokens_per_step"] != 1 else ""
             lines.append(
                 f"  {name}: {each['replicas']} x {each['model']} on {each['chips']} chips ({' '.join(degrees)}), "
-                f"{each['precision']}, engine {each['engine']}"
+                f"{each['precision']}, engine {each['engine']}{drafts}"
             )
         if pool["idle_chips"]:
             lines.append(f"  {name}: {pool['idle_chips']} chips idle, billed and powered")

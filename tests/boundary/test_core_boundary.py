@@ -201,6 +201,45 @@ def test_where_a_run_is_sliced_changes_nothing(
     assert len(told) >= got.n_events // n_events
 
 
+def eventful(**fields: Any) -> tuple[dict[str, Any], list[tuple[int | None, int]], pl.DataFrame]:
+    """Drafts, swapping, caches, tasks, failures, maintenance and a link, all in one cell."""
+    draft = {"draft_tokens": 3, "acceptance_frac": 0.7, "draft_cost_frac": 0.1}
+    tight = toy(blocks=40, block_tokens=4, chunk_tokens=32, window=20, speculation=draft, power_cap_w=5.0)
+    classes = [dict(ANYWHERE), dict(ANYWHERE)]
+    asked = cell([(tight, 2), (tight, 2), (tight, 2)], classes=classes, window_ns=50 * MS) | {
+        "router": "slo-aware",
+        "hash_block_tokens": 8,
+        "link": {"bytes_per_s": 1e6, "latency_ns": 1000},
+    }
+    for klass in classes:
+        klass["targets"] = [{"deployments": [0, 1], "share": None}]
+    failure = {"mean_ns": 300 * MS, "repair_ns": 40 * MS, "n_together": 1, "key": 1}
+    down = {"at_ns": 90 * MS, "length_ns": 60 * MS, "first": 1, "n_replicas": 1}
+    host = {"prefix_cache": True, "preemption": "swap", "host_kv_bytes": 1e5, "host_link_bytes_per_s": 1e6}
+    asked["deployments"][0] |= {"role": "prefill", "decode_targets": [2], "failures": [failure]}
+    asked["deployments"][1] |= {**host, "failures": [failure], "cold_start_ns": 3 * MS, "maintenance": [down]}
+    asked["deployments"][2] |= {**host, "role": "decode", "async_scheduling": True}
+    links = [(None if row < 20 else row - 20, 5 * MS) for row in range(60)]
+    hashes = [(row, 0 if at == 0 else 100 * row + at) for row in range(60) for at in range(ROWS[row][2] // 8)]
+    return asked | fields, links, pl.DataFrame(hashes, {"row": pl.UInt64, "hash": pl.UInt64}, orient="row")
+
+
+def test_slices_and_windows_change_nothing_with_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, links, hashes = eventful()
+    whole = core.simulate(asked, requests(ROWS, links), hashes)
+    work = whole.deployments
+    for name in ("power_s", "down_s", "off_s", "cached_input_tokens", "output_tokens"):
+        assert work[name].sum() > 0, name
+    for n_events in (1, 3, 50):
+        monkeypatch.setattr(core, "SLICE_EVENTS", n_events)
+        assert as_bytes(core.simulate(asked, requests(ROWS, links), hashes)) == as_bytes(whole)
+    for window_ns in (7 * MS + 1, 10**12):
+        other = core.simulate(asked | {"window_ns": window_ns}, requests(ROWS, links), hashes)
+        assert other.deployments.equals(whole.deployments)
+        assert other.sketches.equals(whole.sketches)
+        assert other.classes.equals(whole.classes)
+
+
 def test_a_run_can_be_cancelled_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "SLICE_EVENTS", 10)
     told: list[int] = []
