@@ -32,8 +32,10 @@ _NO_INTERVAL = (
 _WHOLE = frozenset({"requests", "tokens"})
 _SETTINGS = ("length_s", "warmup_s", "drain_s", "window_s", "seed", "seeds")
 _DEPLOYMENT_WORDS = ("model", "engine", "precision")
-_DEPLOYMENT_NUMBERS = ("replicas", "chips", "tp", "dp", "ep", "max_batch", "chunk_tokens", "kv_capacity_tokens")
-_DEPLOYMENT_NUMBERS += ("tokens_per_step",)
+_DEPLOYMENT_NUMBERS = (
+    *("replicas", "chips", "tp", "dp", "ep", "max_batch", "chunk_tokens", "kv_capacity_tokens"),
+    "tokens_per_step",
+)
 
 
 def result_schema() -> Schema:
