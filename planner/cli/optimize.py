@@ -61,7 +61,7 @@ def command(
             asked,
             workers=how.workers,
             simulate=lambda scenarios: run(scenarios, workers=how.workers, executor=executor),
-            folder=_surfaces(how.out),
+            folder=surfaces_beside(how.out),
             note=line.say,
         )
 
@@ -92,7 +92,7 @@ def command(
         sys.exit(EXIT_GATE)
 
 
-def _surfaces(out: str | None) -> Path | None:
+def surfaces_beside(out: str | None) -> Path | None:
     """Where response surfaces are kept: beside the results."""
     from planner.study.answer import RUNS
 

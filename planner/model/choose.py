@@ -56,7 +56,7 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
         except Infeasible as error:
             faults.extend(error.faults)
             continue
-        choice = _at_best(spec, plan, words, notices, wish)
+        choice = at_best(spec, plan, words, notices, wish)
         if best is None or is_better(choice, best):
             best = choice
     if best is None:
@@ -75,7 +75,7 @@ def _layouts(wish: Wish) -> list[tuple[int, int]]:
     return found
 
 
-def _at_best(spec: dict[str, Any], plan: dict[str, Any], words: str, notices: tuple[Notice, ...], wish: Wish) -> Choice:
+def at_best(spec: dict[str, Any], plan: dict[str, Any], words: str, notices: tuple[Notice, ...], wish: Wish) -> Choice:
     """The layout at its largest batch inside memory and limit: all batches are costed in one call."""
     prompt, output = max(1.0, wish.mean_input_tokens or 0.0), max(1.0, wish.mean_output_tokens or 0.0)
     is_asked_for = wish.mean_input_tokens is not None and wish.mean_output_tokens is not None

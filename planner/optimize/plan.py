@@ -20,6 +20,7 @@ from planner.optimize.instance import HOURS_PER_YEAR, Decision, parts, total
 from planner.optimize.linear import Stop
 from planner.optimize.menu import with_menus
 from planner.optimize.reading import loads
+from planner.optimize.uncertain import uncertainty
 from planner.optimize.verify import Proof, Proved, Run, prove, simulated
 from planner.optimize.why import relaxations, why
 from planner.scenario import refuse_unsupported
@@ -92,6 +93,9 @@ def optimize(
     if effort.has_reasons:
         note("weighing limits")
         plan |= why(asked, proved, stop)
+    if goal.samples is not None:
+        note("weighing uncertain facts")
+        plan["uncertainty"] = uncertainty(asked, proved, stop, n=goal.samples, level_frac=goal.cvar_frac)
     return replace(result, plan=plan)
 
 

@@ -60,7 +60,11 @@ def _rack(layout: PoolLayout, *, n_existing: int) -> PoolLayout:
     return replace(layout, n_racks=1, n_existing=n_existing, n_chips=n_chips, idle_chips=n_chips)
 
 
-def kind_of(scenario: Scenario, name: str, probe: Fleet, terms: Terms, periods: Sequence[When]) -> Kind:
+def kind_of(
+    scenario: Scenario, name: str, probe: Fleet, terms: Terms, periods: Sequence[When], book: Book | None = None
+) -> Kind:
+    """A pool's racks as a kind; `book` says which value each fact has, in money and power."""
+    book = book or Book()
     pool = scenario.fleet.pools[name]
     [layout] = probe.pools
     rack, chip = layout.rack, layout.chip
@@ -84,23 +88,26 @@ def kind_of(scenario: Scenario, name: str, probe: Fleet, terms: Terms, periods: 
             name=_label(scenario, Part(name, ix)),
             chips=entry.chips,
             per_rack=None if is_menu and entry.per_rack is None else counts[ix],
-            parked_w=rack_w_per_chip_w(layout) * (parked_w(layout) - chip.idle_w.number) * entry.chips * pue_of(probe),
+            parked_w=rack_w_per_chip_w(layout, book)
+            * max(0.0, parked_w(layout, book) - book(chip.idle_w))
+            * entry.chips
+            * pue_of(probe, book),
         )
         for ix, entry in enumerate(pool.deploy)
     )
     fixed_chips = sum(option.chips * option.per_rack for option in options if option.per_rack)
     fixed_w = sum(option.parked_w * option.per_rack for option in options if option.per_rack)
     bare = _rack(layout, n_existing=0)
-    rest = float(rack_it_w(resting(bare), resting(bare).span, Book())[0]) * pue_of(probe)
+    rest = float(rack_it_w(resting(bare), resting(bare).span, book)[0]) * pue_of(probe, book)
     most = pool.count if pool.count_range is None else pool.count_range.max
     least = pool.count if pool.count_range is None else pool.count_range.min
     spans = range(len(periods))
     gone = [sum(pool.retire.get(periods[s].name, 0) for s in range(t + 1)) for t in spans]
     existing = tuple(max(0, pool.existing - n) for n in gone)
     limit = pool.deliveries_by_period
-    new_parts, owned_parts = (_yearly(probe, _rack(layout, n_existing=n), terms) for n in (0, 1))
+    new_parts, owned_parts = (_yearly(probe, _rack(layout, n_existing=n), terms, book) for n in (0, 1))
     cash = _cash(layout, terms)
-    embodied = embodied_kgco2e_per_h([resting(bare)], terms.life_years, Book())
+    embodied = embodied_kgco2e_per_h([resting(bare)], terms.life_years, book)
     assert fixed_chips <= sum(domains)
     return Kind(
         name=name,
@@ -141,51 +148,56 @@ def _cash(layout: PoolLayout, terms: Terms) -> float:
     )
 
 
-def _yearly(probe: Fleet, rack: PoolLayout, terms: Terms) -> dict[str, float]:
+def _yearly(probe: Fleet, rack: PoolLayout, terms: Terms, book: Book) -> dict[str, float]:
     """What a rack costs a year by part, without energy, demand charge and what the whole fleet shares."""
     alone = replace(probe, pools=(rack,), placed=())
     sums: dict[str, float] = {}
-    for charge in charges(alone, terms, [resting(rack)], _HOUR):
+    for charge in charges(alone, terms, [resting(rack)], _HOUR, book):
         if charge.part not in ("energy", "demand", *SHARED):
             sums[charge.part] = sums.get(charge.part, 0.0) + charge.nano_usd_per_h / NANO * HOURS_PER_YEAR
     return {part: usd for part, usd in sums.items() if usd}
 
 
-def pue_of(probe: Fleet) -> float:
-    return clock.pue(probe, _HOUR, Book())
+def pue_of(probe: Fleet, book: Book | None = None) -> float:
+    """PUE of the site, in the mean over the year."""
+    return clock.pue(probe, _HOUR, book or Book())
 
 
-def parked_w(layout: PoolLayout) -> float:
-    return resting(layout).chip_parked_w.number
+def parked_w(layout: PoolLayout, book: Book | None = None) -> float:
+    """Draw of a chip whose replica has nothing to do."""
+    return (book or Book())(resting(layout).chip_parked_w)
 
 
-def rack_w_per_chip_w(layout: PoolLayout) -> float:
+def rack_w_per_chip_w(layout: PoolLayout, book: Book | None = None) -> float:
     """What a rack draws more for each watt that its chips draw more."""
     import numpy as np
 
+    book = book or Book()
     bare = _rack(layout, n_existing=0)
     power = resting(bare)
+    idle_w = book(bare.chip.idle_w)
     chips = float(bare.n_chips)
     none = replace(power, pool=replace(bare, idle_chips=0))
     idle, parked = (
-        float(rack_it_w(none, Activity(np.array([watts]), np.zeros(1)), Book())[0])
-        for watts in (bare.chip.idle_w.number * chips, (bare.chip.idle_w.number + 1.0) * chips)
+        float(rack_it_w(none, Activity(np.array([watts]), np.zeros(1)), book)[0])
+        for watts in (idle_w * chips, (idle_w + 1.0) * chips)
     )
     return (parked - idle) / chips
 
 
-def places_of(scenario: Scenario, probes: Sequence[Fleet], terms: Terms) -> tuple[Place, ...]:
+def places_of(scenario: Scenario, probes: Sequence[Fleet], terms: Terms, book: Book | None = None) -> tuple[Place, ...]:
+    """The sites with what their electricity costs and emits."""
+    book = book or Book()
     sites: Mapping[str, Site] = scenario.sites or {"": scenario.site}
     found = []
     for name, site in sites.items():
         probe = next((p for p in probes if not name or place_of(p.pools[0].name, scenario.sites) == name), None)
         if probe is None:
             continue
-        book = Book()
         power = resting(_rack(probe.pools[0], n_existing=0))
         price = clock.usd_per_kwh(probe, power, _HOUR, book)
         if terms.demand_usd_per_kw_month is not None:  # as if the peak were the mean
-            price += terms.demand_usd_per_kw_month.number * MONTHS_PER_YEAR / HOURS_PER_YEAR
+            price += book(terms.demand_usd_per_kw_month) * MONTHS_PER_YEAR / HOURS_PER_YEAR
         found.append(
             Place(
                 name=name,

@@ -201,7 +201,7 @@ def _signed(usd: float) -> str:
 
 def _uncertainty(found: Mapping[str, Any]) -> str:
     under = found.get("uncertainty")
-    if not under:
+    if not under or not under["regret"]:
         return ""
     rows = [
         [esc(one["name"]), _usd(one["expected_usd"]), _usd(one["cvar_usd"]), _usd(one["worst_regret_usd"])]
@@ -210,7 +210,8 @@ def _uncertainty(found: Mapping[str, Any]) -> str:
     level = f"{under['cvar_level_frac'] * 100:g} %"
     heads = ["Bought at the start", "Expected cost", f"Mean of the worst {level}", "Greatest regret"]
     text = (
-        f"{under['samples']} samples of the uncertain facts. Knowing all of them before ordering is worth "
+        f"{under['samples']} samples of the uncertain facts; in {under['impossible_frac'] * 100:.0f} % of them nothing "
+        "serves every class. Knowing all of them before ordering is worth "
         f"{_usd(under['perfect_information_usd'])}."
     )
     return f"<p>{esc(text)}</p>" + table("Regret under uncertain facts", heads, rows, words=(0,))

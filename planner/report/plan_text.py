@@ -21,6 +21,11 @@ def plan_report(result: Result) -> str:
     lines += _limits(tree, plan["shown"])
     lines += _fixed(plan)
     lines += _binding(plan)
+    under = plan.get("uncertainty")
+    if under and under["regret"]:
+        mean, worth = _money(under["expected_usd"]), _money(under["perfect_information_usd"])
+        none = f"{under['impossible_frac'] * 100:.0f} % of {under['samples']} samples cannot be served"
+        lines.append(f"  uncertain facts: {under['chosen']} costs {mean} in the mean; knowing is worth {worth}; {none}")
     for up in plan.get("runner_ups", []):
         racks = ", ".join(f"{n} {name}" for name, n in up["racks"].items())
         lines.append(f"runner-up: {racks} costs {_money(up['more'])} more ({up['more_frac'] * 100:.2f} %)")

@@ -89,6 +89,11 @@ class Goal(Section):
     tries: Annotated[int, Whole(0, 10_000)] = 6
     """How many cheaper plans are simulated that the surfaces exclude only within their interval."""
 
+    samples: Annotated[int, Whole(2, 10_000)] | None = None
+    """Samples of the uncertain facts against which purchases are weighed; none when absent."""
+    cvar_frac: Annotated[float, Quantity("frac", Bounds(above=0.0, most=1.0))] = Field(0.1, alias="cvar")
+    """The share of worst samples whose mean cost is shown beside the expected one."""
+
     def laws(self) -> Iterator[Trouble]:
         if self.order is not None and _no_date(self.order):
             yield Trouble(("order",), f"{self.order} is no date", "write it as 2026-07-01")

@@ -16,12 +16,14 @@ from planner.optimize.carve import PEAK, carved, filled, scenario_of
 from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
 from planner.optimize.periods import whens, worth_years
-from planner.optimize.plan import NoPlan, optimize
+from planner.optimize.plan import Effort, NoPlan, optimize
 from planner.optimize.program import solve
 from planner.optimize.reading import balanced
+from planner.optimize.uncertain import uncertainty
 from planner.optimize.verify import Proof, misses_of, prove
 from planner.scenario import Scenario, load
 from planner.study.run import run
+from planner.study.sweep import sweep
 
 TEXT = """
 schema: 1
@@ -262,3 +264,28 @@ def test_bad_periods_are_refused(line: str, what: str) -> None:
 def test_a_search_that_is_stopped_before_any_plan_says_so(folder: Path) -> None:
     asked = _question(folder)
     assert solve(asked.instance, Stop(0.0, 1, 1e-9)).status in ("none", "optimal", "stopped")
+
+
+def test_purchases_under_uncertain_facts(folder: Path) -> None:
+    asked = _question(folder)
+    proved = prove(asked, Proof(asked, run), Stop(), rounds=3, tries=0)
+    found = uncertainty(asked, proved, Stop(), n=6, level_frac=0.5)
+    assert found["samples"] == 6
+    assert 0 <= found["impossible_frac"] < 1
+    assert found["perfect_information_usd"] >= -1e-6 * found["expected_usd"]
+    assert found["expected_usd"] == min(row["expected_usd"] for row in found["regret"])
+    for row in found["regret"]:
+        assert row["cvar_usd"] >= row["expected_usd"] * (1 - 1e-9)
+        assert row["worst_regret_usd"] >= row["mean_regret_usd"] >= -1e-6 * row["expected_usd"]
+    assert 1 <= len(found["checked"]) <= 5
+    assert uncertainty(asked, proved, Stop(), n=6, level_frac=0.5) == found
+
+
+def test_a_sweep_takes_the_solver_as_a_function(folder: Path) -> None:
+    swept = scenario(TEXT + "sweep: {axes: {fleet.pools.h200.capex: [0.1 MUSD/rack, 9 MUSD/rack]}}\n", "run.seeds=1")
+    bare = Effort(has_fixed_fleets=False, has_reasons=False)
+    found = sweep(swept, lambda each: optimize(each, folder=folder, effort=bare))
+    cheap, dear = (row.figures["tco_usd"] for row in found.rows)
+    assert cheap is not None
+    assert dear is not None
+    assert cheap < dear

@@ -82,7 +82,13 @@ def test_the_page_shows_the_schedule_demand_money_and_what_limits_are_worth() ->
 
 def test_regret_is_shown_where_it_was_asked_for() -> None:
     regret = [{"name": "the plan", "expected_usd": 5e6, "cvar_usd": 6e6, "worst_regret_usd": 1e5}]
-    under = {"samples": 50, "cvar_level_frac": 0.1, "perfect_information_usd": 3.1e6, "regret": regret}
+    under = {
+        "samples": 50,
+        "impossible_frac": 0.1,
+        "cvar_level_frac": 0.1,
+        "perfect_information_usd": 3.1e6,
+        "regret": regret,
+    }
     html = plan(_result(uncertainty=under)) or ""
     assert "3.10 MUSD" in html
     assert "100 kUSD" in html
