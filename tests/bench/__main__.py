@@ -6,6 +6,7 @@ before a decode pool. `sim_requests_per_s_flat_*`: loads, output lengths, batche
 those, where the cost of a request should stay the same; `ratio` is its time against the first of its kind.
 `sim_requests_per_s_mooncake_prefix`: the Mooncake trace with the prefix cache on, two replicas four fifths busy;
 `ratio` is the time against the same without the cache. Only where the shared traces are.
+`step_times_per_s_*`: steps costed a second on one core (`tests/bench/steps.py`).
 `ray_*`: a Ray cluster of this machine against threads (`tests/bench/cluster.py`).
 """
 
@@ -25,7 +26,7 @@ from planner.facts import catalog
 from planner.model.choose import choose
 from planner.model.wish import Wish
 from planner.traffic import profiles
-from tests.bench import cluster, prefixes
+from tests.bench import cluster, prefixes, steps
 
 N_REQUESTS = 1_000_000
 N_FLAT = 200_000
@@ -57,6 +58,7 @@ def main() -> None:
     with_prefixes()
     flat(lengths.head(N_FLAT))
     day(lengths)
+    steps.main(spec(1)["deployments"][0]["deployment"], say)
     cluster.main(say)
 
 
