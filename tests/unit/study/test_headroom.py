@@ -97,7 +97,7 @@ def test_with_a_rack_out_less_is_left_and_survive_holds_the_fleet_to_it() -> Non
     assert head.edge.multiplier is not None
     assert one.edge.multiplier < 0.8 * head.edge.multiplier
     asked = found("fleet.survive={racks: 1}").edge
-    assert asked.multiplier == pytest.approx(one.edge.multiplier, rel=RESOLUTION - 1)
+    assert asked.multiplier == pytest.approx(one.edge.multiplier, rel=2 * (RESOLUTION - 1))
     assert asked.breaks is not None
     assert asked.breaks.limit.label == "a rack of a out"
 
