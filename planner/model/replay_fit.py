@@ -41,7 +41,15 @@ CACHE = Coefficient(("kv_read_eff_frac",), 0.75, 0.3, 1.0, 0.3)
 ARITHMETIC = Coefficient(("prefill_eff_frac",), 0.65, 0.1, 1.0, 0.5)
 STEP = Coefficient(("host_s",), 1e-3, 1e-5, 3e-2, 1.0)
 LINK = Coefficient(("link_eff_frac", "prefill_link_eff_frac"), 0.5, 0.05, 1.0, 0.5)
-_IN_STEP = ("launch_layer_s", "launch_moe_s", "launch_mla_s", "launch_sparse_s", "launch_linear_s", "collective_log_s")
+_IN_STEP = (
+    "host_sequence_s",
+    "launch_layer_s",
+    "launch_moe_s",
+    "launch_mla_s",
+    "launch_sparse_s",
+    "launch_linear_s",
+    "collective_log_s",
+)
 """What is fixed in a step is one coefficient, not these by layer."""
 
 
