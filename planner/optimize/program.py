@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, floor
 
 from planner.optimize.instance import Decision, Instance, Kind, rates, total
 from planner.optimize.linear import INF, Answer, Program, Stop
@@ -109,7 +110,7 @@ def _search(model: Model, stop: Stop) -> Answer:
         return program.solve(stop)
     for column in chosen:
         program.whole[column] = False
-    rough = program.solve(replace(stop, gap_frac=stop.gap_frac / 2))
+    rough = _rounded_bounds(model, stop)
     for column in chosen:
         program.whole[column] = True
     if rough.status in {"infeasible", "none"}:
@@ -128,6 +129,25 @@ def _search(model: Model, stop: Stop) -> Answer:
             found = replace(near, status="optimal", bound=min(rough.bound, near.objective))
             return replace(found, nodes=rough.nodes + near.nodes)
     return program.solve(stop, start=near.values or None)
+
+
+def _rounded_bounds(model: Model, stop: Stop) -> Answer:
+    """Racks next to where they would be if they came in parts; the whole search where that leaves too wide a gap."""
+    program = model.program
+    relaxed = program.solve(is_relaxed=True)
+    if relaxed.status != "optimal":
+        return program.solve(replace(stop, gap_frac=stop.gap_frac / 2))
+    racks = [column for row in model.columns.racks for column in row]
+    kept = [(program.lower[c], program.upper[c]) for c in racks]
+    for column, (low, high) in zip(racks, kept, strict=True):
+        at = relaxed.values[column]
+        program.lower[column], program.upper[column] = max(low, floor(at + 1e-6)), min(high, ceil(at - 1e-6))
+    near = program.solve(replace(stop, gap_frac=stop.gap_frac / 5))
+    for column, (low, high) in zip(racks, kept, strict=True):
+        program.lower[column], program.upper[column] = low, high
+    if near.values and near.objective - relaxed.objective <= stop.gap_frac * 0.8 * abs(near.objective):
+        return replace(near, bound=relaxed.objective)
+    return program.solve(replace(stop, gap_frac=stop.gap_frac / 2))
 
 
 def _second(model: Model, first: Answer, stop: Stop) -> Answer:

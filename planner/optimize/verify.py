@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 FAR_STRAIN = 1.1
 """A class this far beyond a limit under the first seed has missed it: its other seeds are not simulated."""
-CUT = 0.985
-"""What a miss leaves of the load at which it was seen."""
+CUT, FAR_CUT = 0.985, 0.94
+"""What a near miss leaves of the load at which it was seen, and one whose queue grows or that is far beyond."""
 
 Run = Callable[[Sequence["Scenario"]], "Result"]
 
@@ -191,7 +191,8 @@ def _cut(question: Question, decision: Decision, miss: Miss, factors: dict[tuple
         for k, o, _ in way.takes:
             part = question.parts[k][o]
             load = min(1.0, used.get((k, o), 1.0) / held)
-            factors[miss.cls, part] = factors.get((miss.cls, part), 1.0) * load * CUT
+            cut = FAR_CUT if miss.strain is None or miss.strain > FAR_STRAIN else CUT
+            factors[miss.cls, part] = factors.get((miss.cls, part), 1.0) * load * cut
 
 
 def _cheaper(

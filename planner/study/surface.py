@@ -12,9 +12,9 @@ line through values made monotone (pool adjacent violators); beyond the last sam
         surface.at(load)               # Figures of a replica: latencies by class, draw, tokens; or None
 
 `at(load).steps_w` and `.parked_chips` are what `aggregate.power.Activity` takes for one replica: the power of a pool
-is `rack_it_w` of their sums over its replicas. A group of few replicas is the careful side: in a larger one with the
-same load of a replica, bursts even out. Classes that share a deployment are sampled together, at the traffic's own
-proportions; `planner/optimize` bounds every other mix by a stated rule. `planner.study.curves` reads the curves.
+is `rack_it_w` of their sums over its replicas. In a larger group with the same load of a replica bursts even out, and a
+router that keeps no sessions finds fewer cached prefixes. Classes that share a deployment are sampled together, at the
+traffic's own proportions; `planner/optimize` bounds every other mix by a stated rule. `planner.study.curves` reads them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from planner.study.scaled import mean_rates
 if TYPE_CHECKING:
     from planner.scenario import Scenario
 
-RULE = 1
+RULE = 2
 """Version of the rules of sampling: part of every digest."""
 SEED_OFFSET = 1 << 40
 """Surfaces draw under seeds so far above `run.seed`: no run that verifies a plan uses one of them."""
@@ -53,7 +53,7 @@ COARSE = 1.15
 """The bracket up to which one seed searches alone."""
 AS_NEEDED = 0
 """In place of a number of replicas: as many as the whole traffic of the mix takes, at most `MOST_REPLICAS`."""
-MOST_REPLICAS = 8
+MOST_REPLICAS = 32
 LIGHT_FRACS = (0.1, 0.3, 0.5, 0.7, 0.85)
 """Further samples below the limit, as shares of it, for the curves."""
 _STEP = 3.0
@@ -76,7 +76,7 @@ class Wanted:
 def wanted(scenario: Scenario, *, n_replicas: int = AS_NEEDED) -> list[Wanted]:
     """One surface for each deployment and phase, under all classes of its model at the traffic's proportions.
 
-    `n_replicas` of each group: by default as many as its classes' whole traffic takes there, at most eight.
+    `n_replicas` of each group: by default as many as its classes' whole traffic takes there, at most 32.
     """
     rates = mean_rates(scenario)
     found: list[Wanted] = []
