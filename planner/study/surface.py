@@ -14,7 +14,7 @@ line through values made monotone (pool adjacent violators); beyond the last sam
 `at(load).steps_w` and `.parked_chips` are what `aggregate.power.Activity` takes for one replica: the power of a pool
 is `rack_it_w` of their sums over its replicas. In a larger group with the same load of a replica bursts even out, and a
 router that keeps no sessions finds fewer cached prefixes. Classes that share a deployment are sampled together, at the
-traffic's own proportions; `planner/optimize` bounds every other mix by a stated rule. `planner.study.curves` reads them.
+traffic's own proportions; `planner/optimize` bounds every other mix by a stated rule. Curves: `planner.study.curves`.
 """
 
 from __future__ import annotations
