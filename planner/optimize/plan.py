@@ -103,7 +103,7 @@ def _no_plan(asked: Question, proved: Proved, stop: Stop, proof: Proof) -> Infea
     if proved.solved.status == "none":
         way_out = "raise goal.time_limit" if proved.solved.is_timed_out else "raise goal.nodes"
         return Infeasible(Fault("the search ended before it found any plan", way_out, path="goal"))
-    found = relaxations(asked, stop)
+    found = relaxations(proved.question, stop)  # with what misses tightened
     if proved.rounds > 1:
         what = f"every plan that the surfaces allow misses a limit in the simulation ({proof.n_simulated} simulated)"
     else:
