@@ -114,8 +114,7 @@ def first_period(
             raise ScenarioError(*faults)
     elif available is not None and isinstance(available.used, (str, date)):
         earliest = _date(str(available.used))
-    goal = scenario.goal
-    order = _date(goal.order) if goal is not None and goal.order is not None else None
+    order = _order_date(scenario, path, pool, periods)
     lead = pool.lead_time_s if pool.lead_time_s is not None else (lead_s.number if lead_s and lead_s.used else None)
     if order is not None and lead is not None:
         arrives = order + timedelta(days=-(-lead // 86_400))
@@ -124,10 +123,22 @@ def first_period(
         late = earliest is not None and when.start is not None and when.start < earliest
         if not late and (offset is None or when.start_years >= offset - 1e-9):
             return ix
-    if pool.lead_time_s is not None and pool.available_from is None and (pool.count_range and pool.count_range.min):
+    if pool.lead_time_s is not None and order is not None and pool.available_from is None:
         what = f"a lead time of {units.format(pool.lead_time_s, 'time')} passes the last period"
         raise ScenarioError(_fault(scenario, f"{path}.lead_time", what, "order earlier, or lengthen the plan"))
     return len(periods)
+
+
+def _order_date(scenario: Scenario, path: str, pool: Pool, periods: Sequence[When]) -> date | None:
+    """When orders begin; a lead time that is written needs it, and it needs periods with dates."""
+    written = scenario.goal.order if scenario.goal is not None else None
+    if pool.lead_time_s is not None and written is None:
+        way_out = "say when orders begin, as goal.order: 2026-07-01, or write available_from"
+        raise ScenarioError(_fault(scenario, f"{path}.lead_time", "nothing says when racks are ordered", way_out))
+    if written is not None and periods[0].start is None:
+        way_out = "give the first period a date, as start: 2027-01-01"
+        raise ScenarioError(_fault(scenario, "goal.order", "the periods have no dates", way_out))
+    return _date(written) if written is not None else None
 
 
 def _fault(scenario: Scenario, path: str, what: str, way_out: str) -> Fault:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import Fault, Infeasible
+from planner.errors import Fault, Infeasible, ScenarioError
 from planner.optimize.build import Question, question
 from planner.optimize.carve import PEAK, TYPICAL, scenario_of, sub_pools
 from planner.optimize.fixed import fixed_fleets
@@ -72,8 +72,10 @@ def optimize(
     refuse_unsupported(scenario, "optimize")
     effort = effort or Effort()
     simulate = simulate or (lambda scenarios: run(scenarios, workers=workers))
-    assert scenario.goal is not None
     goal = scenario.goal
+    if goal is None:
+        what, way_out = "the scenario has no goal", "say what to minimise, as goal: {minimise: tco, horizon: 4 yr}"
+        raise ScenarioError(Fault(what, way_out, path="goal", file=str(scenario.tree.origin.file)))
     asked = question(
         with_menus(scenario),
         folder=folder,
