@@ -27,7 +27,7 @@ fleet:
   cell_replicas: 4
   pools:
     pool: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 2}]}
-run: {length: 60 s, warmup: 5 s, seed: 3, seeds: SEEDS}
+run: {length: 5 min, warmup: 5 s, seed: 3, seeds: SEEDS}
 """
 DRAWN = """arrivals: poisson
     rate: 40 req/s

@@ -52,7 +52,9 @@ def test_a_plan_is_a_result_that_every_other_verb_reads(tmp_path: Path) -> None:
 
 
 def test_what_no_fleet_can_meet_ends_with_4_and_names_the_changes_that_would_do(tmp_path: Path) -> None:
-    done = planner("optimize", written(tmp_path), "--set", "site.power_limit=5 kW", "-o", str(tmp_path / "no"), "--json")
+    done = planner(
+        "optimize", written(tmp_path), "--set", "site.power_limit=5 kW", "-o", str(tmp_path / "no"), "--json"
+    )
     assert done.returncode == 4, done.stderr
     said = answer(done)
     assert said["ok"] is False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from click.testing import CliRunner
 
-from planner.cli.catalog import command
+from planner.cli.main import group
 from planner.facts import catalog
 
 _HEAD = """# Catalogue
@@ -23,7 +23,7 @@ def page() -> str:
     for kind in catalog.KINDS:
         if not catalog.load().names(kind):
             continue
-        done = CliRunner().invoke(command, ["list", kind], env={"COLUMNS": "120"})
+        done = CliRunner().invoke(group, ["catalog", "list", kind], env={"COLUMNS": "120"})
         assert done.exit_code == 0, done.output
         text = "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
         lines += [f"## {kind}", "", "```text", text, "```", ""]

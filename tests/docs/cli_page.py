@@ -43,7 +43,7 @@ def _all(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[
 def _help(command: click.Command, path: tuple[str, ...]) -> str:
     parent = None
     for name in ("planner", *path[:-1]):
-        parent = click.Context(click.Group(name), info_name=name, parent=parent)
+        parent = click.Context(click.Group(name), info_name=name, parent=parent, help_option_names=["-h", "--help"])
     context = click.Context(
         command, info_name=path[-1], parent=parent, max_content_width=100, terminal_width=100, color=False
     )

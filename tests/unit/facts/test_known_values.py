@@ -18,7 +18,6 @@ MODELS = SHELF.names("models")
         ("h200-sxm", 141 * 2**30, 4.8e12, 989e12, 700),
         ("gb200", 189_471 * 2**20, 8e12, 2500e12, 1200),
         ("gb300", 284_208 * 2**20, 8e12, 2500e12, 1400),
-        ("jalapeno", 384_000_000_000, 11.88e12, 1366e12, 700),
         ("a100-sxm", 80 * 2**30, 2.039e12, 312e12, 400),
     ],
 )
@@ -35,6 +34,9 @@ def test_jalapeno_says_what_is_undisclosed() -> None:
     assert chip.memory_bytes.grade == "undisclosed"
     assert (chip.memory_bytes.value, chip.memory_bytes.default) == (None, 384_000_000_000)
     assert (chip.memory_bytes.low, chip.memory_bytes.high) == (192e9, 384e9)
+    assert chip.memory_bytes_per_s.value is None
+    assert chip.memory_bytes_per_s.low <= chip.memory_bytes_per_s.default <= chip.memory_bytes_per_s.high
+    assert chip.tdp_w.number == 700
     assert (chip.tdp_w.grade, chip.sustained_max_w and chip.sustained_max_w.number) == ("vendor", 550)
     assert chip.engine == "openai"
 
