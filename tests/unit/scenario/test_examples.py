@@ -100,7 +100,7 @@ def test_buy_plan() -> None:
     assert (turns.kind, turns.mean, think.kind, think.value_s) == ("geometric", 10.0, "fixed", 4.0)
     pool = s.fleet.pools["jalapeno"]
     assert pool.count_range is not None
-    assert (pool.rack, pool.count_range.min, pool.count_range.max) == ("jalapeno-rack", 0, 12)
+    assert (pool.rack, pool.count_range.min, pool.count_range.max) == ("jalapeno-rack", 0, 18)
     prefill = s.fleet.pools["h200_prefill"].deploy[0]
     assert (prefill.role, prefill.decode_pool) == ("prefill", "jalapeno")
     assert s.fleet.spare_frac == 0.08
