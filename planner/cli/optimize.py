@@ -10,7 +10,7 @@ import click
 
 from planner.cli import output
 from planner.cli.progress import ProgressLine
-from planner.cli.run import EXIT_GATE, load_variants
+from planner.cli.run import EXIT_GATE, load_variants, page_beside
 from planner.cli.run_options import HowToRun, how_to_run
 
 if TYPE_CHECKING:
@@ -85,8 +85,11 @@ def command(
     if done.is_reused:
         shown += f"\nthe same question was answered before: read {done.folder}/ (--force solves again)"
     else:
-        shown += f"\nwrote {done.folder}/          next: planner report {done.folder}"
-    output.reply(SCHEMA, result.to_json(), shown, to, warnings=result.notices, inputs=result.inputs)
+        shown += f"\nwrote {done.folder}/"
+    page = page_beside(done)
+    if not page:
+        shown += "   report.html shows it"
+    output.reply(SCHEMA, result.to_json(), shown, to, warnings=[*result.notices, *page], inputs=result.inputs)
     if how.gate and result.n_missed:
         click.echo(f"gate: {result.n_missed} limits were missed", err=True)
         sys.exit(EXIT_GATE)

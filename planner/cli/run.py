@@ -84,7 +84,7 @@ def command(
         shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
     else:
         shown += f"\nwrote {done.folder}/"
-    page = _write_page(done) if has_page else []
+    page = page_beside(done) if has_page else []
     if has_page and not page:
         shown += "   report.html shows it"
     aside = [notice for each in scenarios for notice in set_aside(each, "run")]
@@ -93,7 +93,7 @@ def command(
     finish(result, gate=how.gate)
 
 
-def _write_page(done: Answer) -> list[Notice]:
+def page_beside(done: Answer) -> list[Notice]:
     """The page and the rows of its figures, in the result's folder; that it could not be written loses no answer."""
     from planner.report import write
 

@@ -45,6 +45,7 @@ def test_a_plan_is_a_result_that_every_other_verb_reads(tmp_path: Path) -> None:
     [period] = plan["periods"]
     assert period["fleet"]["h100"] >= 1
     assert json.loads((out / "result.json").read_text())["result"]["plan"] == plan
+    assert "h100" in (out / "report.html").read_text()
     for verb in (["explain", str(out)], ["compare", f"{out}:plan.peak", f"{out}:plan.typical"], ["report", str(out)]):
         assert planner(*verb, "--json").returncode == 0, verb
     again = planner("optimize", written(tmp_path), "-o", str(out), "--json")
