@@ -54,7 +54,8 @@ def _answer(found: Mapping[str, Any]) -> str:
     return (
         f"{cost}, {_usd(found['capex_usd'])} of cash at order, {proof}. By the surfaces no plan can be more than "
         f"{found['gap_frac'] * 100:.2g} % better; "
-        f"{found['cheaper_tried']} cheaper plans were simulated beyond them. Dearest to meet: {found['shown']}."
+        f"{found['cheaper_tried']} cheaper {'plan was' if found['cheaper_tried'] == 1 else 'plans were'} simulated "
+        f"beyond them. Dearest to meet: {found['shown']}."
     )
 
 
