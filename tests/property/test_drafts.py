@@ -55,3 +55,15 @@ def test_sequences_come_back_with_room_for_all_that_their_next_step_gives(
 ) -> None:
     oracle = check(*crowd)
     event(f"swapped: {oracle.replicas[0].seen['swapped'] > 0}")
+
+
+def test_who_waits_in_host_memory_may_have_room_at_a_step_that_gives_less() -> None:
+    """1.9 tokens a step: where the clock gives one token, the sequence outside needs no further block and comes back."""
+    draft = {"draft_tokens": 1, "acceptance_frac": 0.9, "draft_cost_frac": 0.0}
+    spec = toy(blocks=12, block_tokens=8, chunk_tokens=8, window=10, speculation=draft)
+    asked = cell(spec, window_ns=20 * MS, drain_ns=10**14)
+    block = core.plan(spec)["kv_bytes_per_token"] * 8
+    asked["deployments"][0] |= {"preemption": "swap", "host_kv_bytes": block * 1000.5, "host_link_bytes_per_s": 1e7}
+    oracle = check(asked, [(0, 0, 1, 38), (30 * MS, 0, 21, 5), (30 * MS, 0, 1, 1)])
+    assert oracle.replicas[0].seen["swapped"] == 1
+    assert oracle.rows[1].times[3] == oracle.rows[0].times[-1]  # it is back for the last step of the first

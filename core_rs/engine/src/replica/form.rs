@@ -72,7 +72,7 @@ impl Replica {
 
     /// Decode steps until the composition may change: an end, a full window, no free block, or `valid` steps.
     fn steps_until_change(&mut self, valid: u64, is_hurried: bool, slab: &Slab) -> u64 {
-        if is_hurried || !self.resumed.is_empty() {
+        if is_hurried || !self.resumed.is_empty() || self.may_return_later(slab) {
             return 1; // the next step may admit again, or a first gap is counted by itself
         }
         let mut steps = valid;
@@ -92,6 +92,12 @@ impl Replica {
             steps = self.pace.steps_within(allowed);
         }
         steps.max(1)
+    }
+
+    /// Whether one that waits in host memory may have room at a later step though it has none now: with drafts the room
+    /// that its next step needs hangs on the clock.
+    fn may_return_later(&self, slab: &Slab) -> bool {
+        !self.pace.is_plain() && self.waiting.front().is_some_and(|slot| slab[slot].is_swapped)
     }
 
     /// Prefill chunks of the next step: admitted prompts first, then the queue in order while there is room.
