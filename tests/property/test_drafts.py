@@ -58,7 +58,7 @@ def test_sequences_come_back_with_room_for_all_that_their_next_step_gives(
 
 
 def test_who_waits_in_host_memory_may_have_room_at_a_step_that_gives_less() -> None:
-    """1.9 tokens a step: where the clock gives one token, the sequence outside needs no further block and comes back."""
+    """1.9 tokens a step: where the clock gives one token, the one outside needs no further block and comes back."""
     draft = {"draft_tokens": 1, "acceptance_frac": 0.9, "draft_cost_frac": 0.0}
     spec = toy(blocks=12, block_tokens=8, chunk_tokens=8, window=10, speculation=draft)
     asked = cell(spec, window_ns=20 * MS, drain_ns=10**14)
