@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from planner import units
 from planner.optimize.build import Question, tightened
-from planner.optimize.instance import Decision, Instance, total
+from planner.optimize.instance import Decision, Instance, Kind, Place, Span, total
 from planner.optimize.linear import Stop
 from planner.optimize.program import Model, build, solve
 from planner.optimize.verify import Proved
@@ -28,6 +28,7 @@ _FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0
 
 Tree = dict[str, Any]
 Change = Callable[[float], Instance]
+Thing = TypeVar("Thing", Kind, Span, Place)
 
 
 def why(asked: Question, proved: Proved, stop: Stop) -> Tree:
@@ -99,25 +100,19 @@ def _knobs(asked: Question, instance: Instance) -> list[tuple[str, str, Change, 
     return found
 
 
-def _power(instance: Instance, ix: int) -> Change:
-    def changed(sign: float) -> Instance:
-        places = [
-            replace(p, power_w=max(0.0, (p.power_w or 0.0) + sign * MW)) if i == ix else p
-            for i, p in enumerate(instance.places)
-        ]
-        return replace(instance, places=tuple(places))
+def _with(things: tuple[Thing, ...], ix: int, **changes: Any) -> tuple[Thing, ...]:
+    """The same things, one of them changed."""
+    return tuple(replace(thing, **changes) if i == ix else thing for i, thing in enumerate(things))
 
-    return changed
+
+def _power(instance: Instance, ix: int) -> Change:
+    was = instance.places[ix].power_w or 0.0
+    return lambda sign: replace(instance, places=_with(instance.places, ix, power_w=max(0.0, was + sign * MW)))
 
 
 def _space(instance: Instance, ix: int) -> Change:
-    def changed(sign: float) -> Instance:
-        places = [
-            replace(p, racks=max(0.0, (p.racks or 0.0) + sign)) if i == ix else p for i, p in enumerate(instance.places)
-        ]
-        return replace(instance, places=tuple(places))
-
-    return changed
+    was = instance.places[ix].racks or 0.0
+    return lambda sign: replace(instance, places=_with(instance.places, ix, racks=max(0.0, was + sign)))
 
 
 def _budget(instance: Instance) -> Change:
@@ -125,36 +120,18 @@ def _budget(instance: Instance) -> Change:
 
 
 def _span_budget(instance: Instance, t: int) -> Change:
-    def changed(sign: float) -> Instance:
-        spans = [
-            replace(s, budget_usd=max(0.0, (s.budget_usd or 0.0) + sign * MUSD)) if i == t else s
-            for i, s in enumerate(instance.spans)
-        ]
-        return replace(instance, spans=tuple(spans))
-
-    return changed
+    was = instance.spans[t].budget_usd or 0.0
+    return lambda sign: replace(instance, spans=_with(instance.spans, t, budget_usd=max(0.0, was + sign * MUSD)))
 
 
 def _most(instance: Instance, k: int) -> Change:
-    def changed(sign: float) -> Instance:
-        kinds = [
-            replace(kind, most=max(kind.least, kind.most + int(sign))) if i == k else kind
-            for i, kind in enumerate(instance.kinds)
-        ]
-        return replace(instance, kinds=tuple(kinds))
-
-    return changed
+    kind = instance.kinds[k]
+    return lambda sign: replace(instance, kinds=_with(instance.kinds, k, most=max(kind.least, kind.most + int(sign))))
 
 
 def _date(instance: Instance, k: int) -> Change:
-    def changed(sign: float) -> Instance:
-        kinds = [
-            replace(kind, first_span=kind.first_span - int(sign)) if i == k else kind
-            for i, kind in enumerate(instance.kinds)
-        ]
-        return replace(instance, kinds=tuple(kinds))
-
-    return changed
+    was = instance.kinds[k].first_span
+    return lambda sign: replace(instance, kinds=_with(instance.kinds, k, first_span=was - int(sign)))
 
 
 def _carbon(instance: Instance) -> Change:
