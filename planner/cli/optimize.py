@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import click
 
 from planner.cli import output
 from planner.cli.progress import ProgressLine
-from planner.cli.run import EXIT_GATE, load_variants, page_beside
+from planner.cli.run import finish, load_variants, page_beside
 from planner.cli.run_options import HowToRun, how_to_run
 
 if TYPE_CHECKING:
@@ -90,9 +89,7 @@ def command(
     if not page:
         shown += "   report.html shows it"
     output.reply(SCHEMA, result.to_json(), shown, to, warnings=[*result.notices, *page], inputs=result.inputs)
-    if how.gate and result.n_missed:
-        click.echo(f"gate: {result.n_missed} limits were missed", err=True)
-        sys.exit(EXIT_GATE)
+    finish(result, gate=how.gate)
 
 
 def surfaces_beside(out: str | None) -> Path | None:
