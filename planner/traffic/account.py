@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Notice
 from planner.traffic.cells import Unit, is_missing, iso_nanoseconds, nanoseconds, tokens
-from planner.traffic.schema import REASONS, Trace, request_schema
+from planner.traffic.schema import MAX_TOKENS, REASONS, Trace, request_schema
 from planner.traffic.source import Source
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def account(raw: Raw, *, source: Source, format: str) -> Trace:
     rows_read = frame.height + len(raw.bad_lines)
     kept = frame.filter(pl.col("reason").is_null())
     if not kept.height:
-        raise _nothing_left(rows_read, rejected, raw.bad_lines, source, format)
+        raise _nothing_left(rows_read, rejected, raw, frame, source, format)
     out_of_order = int((kept["time"] < kept["time"].cum_max()).sum())
-    warnings = list(raw.warnings)
+    warnings = [*raw.warnings, *_odd_hashes(kept, raw.block_tokens)]
     if out_of_order:
         message = f"{out_of_order:,} rows came after a later arrival; sorted by time, ties in the order of the file"
         warnings.append(Notice("unsorted", message))
@@ -98,7 +98,9 @@ def _arrivals(texts: pl.Series, unit: Unit, source: Source) -> pl.Series:
     return pl.select(times.fill_null(seconds)).to_series()
 
 
-def plain_reasons(frame: pl.DataFrame, *, needed: tuple[str, ...], counts: tuple[str, ...]) -> pl.DataFrame:
+def plain_reasons(
+    frame: pl.DataFrame, *, needed: tuple[str, ...], counts: tuple[str, ...], most: int = MAX_TOKENS
+) -> pl.DataFrame:
     """`frame` with the counts read into `n_<name>` and `reason`, the first that a row's own values give; null if none.
 
     Looks at what is there of `time` (parsed arrivals), `total`, `cached`, `failed` and `cache_hit`.
@@ -106,7 +108,7 @@ def plain_reasons(frame: pl.DataFrame, *, needed: tuple[str, ...], counts: tuple
     import polars as pl
 
     present = [name for name in counts if name in frame.columns]
-    frame = frame.with_columns(tokens(frame[name]).alias(f"n_{name}") for name in present)
+    frame = frame.with_columns(tokens(frame[name], most).alias(f"n_{name}") for name in present)
     none = pl.lit(False)
     # A column that was read without a null has neither missing nor bad values: the usual case, and the cheap one.
     parsed = {name: frame[f"n_{name}" if name in present else "time"] for name in (*needed, *present)}
@@ -166,8 +168,23 @@ def _requests(kept: pl.DataFrame) -> pl.DataFrame:
     return kept.select(expression.cast(schema[name]).alias(name) for name, expression in columns.items()).rechunk()
 
 
+def _odd_hashes(kept: pl.DataFrame, block_tokens: int | None) -> tuple[Notice, ...]:
+    """A warning where the number of block hashes does not fit the prompt; none at all is a prompt without a prefix."""
+    import polars as pl
+
+    if block_tokens is None or "hash_ids" not in kept.columns:
+        return ()
+    n = pl.col("hash_ids").list.len().cast(pl.Int64)
+    whole = pl.col("n_input") // block_tokens
+    n_odd = kept.filter((n > 0) & ((n < whole) | (n > -(-pl.col("n_input") // block_tokens)))).height
+    if not n_odd:
+        return ()
+    what = f"{n_odd:,} prompts do not have one hash per {block_tokens:,} tokens: are the blocks of another size?"
+    return (Notice("hash_count", what),)
+
+
 def _nothing_left(
-    rows_read: int, rejected: dict[str, int], bad_lines: tuple[int, ...], source: Source, format: str
+    rows_read: int, rejected: dict[str, int], raw: Raw, frame: pl.DataFrame, source: Source, format: str
 ) -> Exception:
     if not rows_read:
         return source.refuse(
@@ -175,6 +192,14 @@ def _nothing_left(
         )
     counts = ", ".join(f"{n:,} {reason} ({REASONS[reason]})" for reason, n in rejected.items())
     way_out = f"read as {format}; is that the right format, and the right file?"
+    if rejected.get("bad_time"):
+        stamp = frame.filter(reason="bad_time")["arrival"][0]
+        counts += f", such as {stamp[:40]!r}"
+        is_number = stamp.isascii() and stamp.isdigit()
+        if is_number and raw.unit == "iso":
+            way_out = "a plain number has no unit: name its column arrival_s, arrival_ms, arrival_us or arrival_ns"
+        elif is_number:
+            way_out = f"so many {raw.unit.removeprefix('iso|')} are beyond any clock: is the unit of the column right?"
     return source.refuse(
-        f"no usable row among {rows_read:,}: {counts}", way_out, line=bad_lines[0] if bad_lines else None
+        f"no usable row among {rows_read:,}: {counts}", way_out, line=raw.bad_lines[0] if raw.bad_lines else None
     )

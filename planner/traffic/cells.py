@@ -26,7 +26,7 @@ _MAX_NS = 2**63 - 1
 _DAY_NS = 86_400 * 10**9
 _ISO = (
     r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
-    r"\s*(Z|z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)?$"
+    r"\s*(Z|z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)?(?: UTC)?$"
 )
 _NULLS = ["", "null", "none", r"\n"]
 
@@ -40,8 +40,8 @@ def is_missing(name: str) -> pl.Expr:
     return column.is_null() | (short & column.str.to_lowercase().is_in(_NULLS))
 
 
-def tokens(texts: pl.Series) -> pl.Series:
-    """Token counts as Int64; null where the text is not a whole number from 0 to `MAX_TOKENS`.
+def tokens(texts: pl.Series, most: int = MAX_TOKENS) -> pl.Series:
+    """Token counts as Int64; null where the text is not a whole number from 0 to `most`.
 
     >>> import polars as pl
     >>> tokens(pl.Series(["512", "512.0", "1.2e3", "1,024", "37.5", "-1", "inf"])).to_list()
@@ -51,12 +51,12 @@ def tokens(texts: pl.Series) -> pl.Series:
 
     plain = texts.str.contains(r"^[0-9]{1,9}$")
     fast = pl.select(pl.when(plain).then(texts)).to_series().cast(pl.Int64, strict=False)
-    return _fill(fast, texts, plain, _one_count)
+    return _fill(fast, texts, plain, lambda text: _one_count(text, most))
 
 
-def _one_count(text: str) -> int | None:
+def _one_count(text: str, most: int) -> int | None:
     value = _exact(text)
-    if value is None or value != value.to_integral_value() or not 0 <= value <= MAX_TOKENS:
+    if value is None or value != value.to_integral_value() or not 0 <= value <= most:
         return None
     return int(value)
 

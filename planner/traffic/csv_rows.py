@@ -44,7 +44,8 @@ def lines_of(source: Source) -> tuple[pl.DataFrame, bool]:
         data = source.data.decode("utf-8", errors="replace").encode()
         frame = pl.read_lines(data, name="text", row_index_name="line", row_index_offset=1)
     bare = pl.col("text").str.strip_chars()
-    return frame.filter((bare != "") & ~bare.str.starts_with("#")), is_replaced
+    is_hint = (pl.col("line") == 1) & bare.str.contains(r'^"?sep=.?"?$')  # for Excel, which also hides it
+    return frame.filter((bare != "") & ~bare.str.starts_with("#") & ~is_hint), is_replaced
 
 
 def first_rows(source: Source, n: int = 20) -> list[tuple[str, ...]]:

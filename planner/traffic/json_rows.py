@@ -129,3 +129,13 @@ def lookup(row: dict[str, Any], key: str) -> Any:
     head, _, rest = key.partition(".")
     inner = row.get(head)
     return lookup(inner, rest) if isinstance(inner, dict) else None
+
+
+def unfolded(text: str | None) -> Any:
+    """The object that `text` spells in JSON; `text` itself if it is none."""
+    if text is None or not text.lstrip().startswith("{"):
+        return text
+    try:
+        return decode(text.encode("utf-8", errors="surrogatepass"), _LENIENT)
+    except ValueError:
+        return text

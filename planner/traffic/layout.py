@@ -6,10 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from planner.traffic.cells import Unit
-
-TRUE = frozenset({"true", "1", "yes"})
-FAILED = frozenset({"failed", "failure", "error", "errored", "timeout", "cancelled", "canceled"})
-ANYTHING = frozenset[str]()
+from planner.traffic.flags import Flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +15,6 @@ class Clock:
 
     column: str
     unit: Unit
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """A column that marks a row when its text is one of `values` (lower case), or at all when `values` is empty."""
-
-    column: str
-    values: frozenset[str] = ANYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +47,12 @@ class Layout:
     def clocks(self) -> tuple[str, ...]:
         """Names that the arrival may have."""
         return tuple(clock.column for clock in self.arrival)
+
+    @property
+    def nested(self) -> tuple[str, ...]:
+        """Dotted names: a key of an object inside a column, or of the JSON that the column's text holds."""
+        flags = (flag.column for flag in (*self.failed, *self.cache_hit))
+        return tuple(name for name in (*self.cached, *self.class_, *self.model, *flags) if "." in name)
 
     def lacks(self, columns: Collection[str]) -> tuple[str, ...]:
         """The needed columns that are not among `columns`, each as its first name; empty if all are there."""

@@ -71,7 +71,8 @@ def load(path: str | Path) -> Source:
             raise TrafficError(Fault(f"its text is {kind}", "save it as UTF-8", file=name))
     if _is_wide(data[:128]):
         raise TrafficError(Fault("its text looks like UTF-16", "save it as UTF-8", file=name))
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    while data.startswith(b"\xef\xbb\xbf"):  # each tool on the way may add one
+        data = data[3:]
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
     if data.startswith(b"PAR1"):
         return Source(name, data, digest, "parquet")

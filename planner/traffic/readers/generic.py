@@ -3,7 +3,8 @@
 `arrival_s` (or `_ms`, `_us`, `_ns`; ISO stamps go in `arrival`), `input_tokens` and `output_tokens` are needed.
 """
 
-from planner.traffic.layout import FAILED, TRUE, Clock, Flag, Layout
+from planner.traffic.flags import FAILED, SERVED, TRUE, Flag
+from planner.traffic.layout import Clock, Layout
 from planner.traffic.readers.table import TableReader
 
 READER = TableReader(
@@ -26,7 +27,7 @@ READER = TableReader(
         session=("session_id",),
         class_=("class",),
         model=("model",),
-        failed=(Flag("failed", TRUE), Flag("status", FAILED)),
+        failed=(Flag("failed", TRUE), Flag("status", FAILED, SERVED)),
         hash_ids=("hash_ids",),
         block=("block_tokens",),
     )

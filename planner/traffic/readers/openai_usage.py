@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 from typing import Any
 
 from planner.errors import Notice
@@ -24,6 +25,9 @@ _COUNTS = {
     "output": "output_tokens",
     "cached": "input_cached_tokens",
 }
+_MOST = 10**18
+"""The most that one row may count: a day of a large service has more tokens than a request can."""
+_MOST_DAYS = 40_000
 _KEYS = ("project_id", "user_id", "api_key_id", "model", "batch", "service_tier")
 
 
@@ -70,6 +74,7 @@ class UsageReader:
                 "export usage of completions, by day or by hour",
                 line=bad[0] if bad else None,
             )
+        _refuse_double_counts(buckets, source)
         rejected, kept = _judge(buckets)
         if bad:
             rejected = {"bad_line": len(bad), **rejected}
@@ -124,11 +129,11 @@ def _pages(source: Source) -> tuple[list[Page], list[int]]:
 
 def _buckets(items: list[dict[str, Any]], source: Source) -> Iterator[Bucket]:
     for item in items:
-        start, end = item.get("start_time"), item.get("end_time")
-        whole = all(isinstance(t, int) and not isinstance(t, bool) and 0 <= t < 2**40 for t in (start, end))
-        if not whole or end <= start:  # type: ignore[operator]
+        start, end = _epoch(item.get("start_time")), _epoch(item.get("end_time"))
+        if start is None or end is None or end <= start:
             raise source.refuse(
-                f"a bucket from {start!r} to {end!r}", "start_time and end_time are whole epoch seconds, in order"
+                f"a bucket from {item.get('start_time')!r} to {item.get('end_time')!r}",
+                "start_time and end_time are whole epoch seconds, in order",
             )
         rows = item.get("results")
         fields = [*_COUNTS.values(), *_KEYS]
@@ -137,7 +142,33 @@ def _buckets(items: list[dict[str, Any]], source: Source) -> Iterator[Bucket]:
             for row in (rows if isinstance(rows, list) else [])
             if isinstance(row, dict)
         ]
-        yield Bucket(start, end, texts)  # type: ignore[arg-type]
+        yield Bucket(start, end, texts)
+
+
+def _epoch(value: Any) -> int | None:
+    """Whole seconds since 1970, however spelt; None for what is none."""
+    text = str(value).removesuffix(".0") if isinstance(value, (int, json_rows.Literal)) else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 13 else None
+
+
+def _refuse_double_counts(buckets: list[Bucket], source: Source) -> None:
+    """Raises `TrafficError` where one request would be counted twice: in two widths of bucket, or in two groupings."""
+    spans = sorted({(bucket.start_s, bucket.end_s) for bucket in buckets})
+    if spans[-1][1] - spans[0][0] > _MOST_DAYS * DAY_S:
+        raise source.refuse(
+            f"buckets from {spans[0][0]} to {spans[-1][1]} s since 1970", f"at most {_MOST_DAYS:,} days in one file"
+        )
+    for (start, end), (following, _) in pairwise(spans):
+        if following < end:
+            what = f"the bucket from {start} to {end} and the one from {following} overlap: requests are in both"
+            raise source.refuse(what, "export one width of bucket, and each time once")
+    groupings = {frozenset(k for k in _KEYS if row[k]) for bucket in buckets for row in bucket.rows}
+    for one, other in combinations(sorted(groupings, key=sorted), 2):
+        if (one - other and other - one) or ("model" in one | other and not (one and other)):
+            words = " and ".join(sorted("+".join(sorted(keys)) or "nothing" for keys in (one, other)))
+            raise source.refuse(
+                f"rows are grouped by {words} side by side: requests are in both", "export with one group_by"
+            )
 
 
 def _csv_page(source: Source) -> tuple[list[Page], list[int]]:
@@ -166,7 +197,7 @@ def _judge(buckets: list[Bucket]) -> tuple[dict[str, int], list[tuple[Bucket, di
 
     flat = [(bucket, row) for bucket in buckets for row in bucket.rows]
     columns = {role: pl.Series([row[name] for _, row in flat], dtype=pl.String) for role, name in _COUNTS.items()}
-    frame = plain_reasons(pl.DataFrame(columns), needed=("n", "input", "output"), counts=tuple(_COUNTS))
+    frame = plain_reasons(pl.DataFrame(columns), needed=("n", "input", "output"), counts=tuple(_COUNTS), most=_MOST)
     seen: set[tuple[Any, ...]] = set()
     counted: dict[str, int] = {}
     kept = []
@@ -189,11 +220,14 @@ def _totals(buckets: list[Bucket], kept: list[tuple[Bucket, dict[str, int]]]) ->
     day_0 = first // DAY_S
     by_day: list[int | None] = [None] * ((last - 1) // DAY_S - day_0 + 1)
     for bucket in buckets:
-        for day in range(bucket.start_s // DAY_S - day_0, (bucket.end_s - 1) // DAY_S - day_0 + 1):
-            by_day[day] = by_day[day] or 0
+        for day in _days(bucket):
+            by_day[day - day_0] = 0
     for bucket, counts in kept:
-        day = bucket.start_s // DAY_S - day_0
-        by_day[day] = (by_day[day] or 0) + counts["n"]
+        by_day[bucket.start_s // DAY_S - day_0] += counts["n"]  # type: ignore[operator]
+    for bucket in buckets:
+        if len(_days(bucket)) > 1:  # which of its days a request belongs to is unknown
+            for day in _days(bucket):
+                by_day[day - day_0] = None
     covered = _union_s(buckets)
     sums = {role: sum(counts[role] for _, counts in kept) for role in _COUNTS}
     return {
@@ -209,6 +243,11 @@ def _totals(buckets: list[Bucket], kept: list[tuple[Bucket, dict[str, int]]]) ->
         "mean_rate_req_per_s": sums["n"] / covered if covered else None,
         "mean_rate_req_per_s_on_day_1": None if by_day[0] is None else by_day[0] / DAY_S,
     }
+
+
+def _days(bucket: Bucket) -> range:
+    """The days since 1970, in UTC, that a bucket touches."""
+    return range(bucket.start_s // DAY_S, (bucket.end_s - 1) // DAY_S + 1)
 
 
 def _union_s(buckets: list[Bucket]) -> int:
@@ -228,6 +267,8 @@ def _warnings(pages: list[Page], totals: dict[str, Any]) -> Iterator[Notice]:
     last = max(pages, key=lambda page: max((bucket.end_s for bucket in page.buckets), default=0))
     if last.has_more:
         yield Notice("has_more", "the last page says that more follow: this is not the whole")
+    if any(bucket.rows and len(_days(bucket)) > 1 for page in pages for bucket in page.buckets):
+        yield Notice("crosses_midnight", "buckets reach from one day in UTC into the next: those days have no count")
     gap_s = totals["duration_s"] - totals["covered_s"]
     if gap_s > 0:
         yield Notice("missing_buckets", f"no bucket covers {gap_s:,.0f} s of the span: unknown, not zero")

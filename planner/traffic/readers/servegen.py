@@ -74,6 +74,9 @@ class ServegenReader:
         if out_of_order := int((windows["time"] < windows["time"].cum_max()).sum()):
             warnings.append(Notice("unsorted", f"{out_of_order:,} windows came after a later one; sorted by start"))
             windows = windows.sort("time", maintain_order=True)
+        if (closest := windows["time"].diff().min()) is not None and closest < WINDOW_S * 10**9:  # type: ignore[operator]
+            what = f"windows start {closest / 1e9:g} s apart and last {WINDOW_S} s each, so they overlap"  # type: ignore[operator]
+            raise source.refuse(what, "one file holds the windows of one client, each once")
         return Trace(
             requests=pl.DataFrame(schema=dict(list(request_schema().items())[:3])),
             format=self.name,

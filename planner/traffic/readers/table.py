@@ -8,10 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Notice, near
-from planner.traffic import csv_rows, json_rows
+from planner.traffic import csv_rows, flags, json_rows
 from planner.traffic.account import Raw, account
-from planner.traffic.cells import Unit, tokens
-from planner.traffic.layout import Flag, Layout
+from planner.traffic.cells import DIGITS, Unit, tokens
+from planner.traffic.layout import Layout
 from planner.traffic.schema import Trace
 from planner.traffic.source import Source
 
@@ -102,7 +102,7 @@ def _pick(layout: Layout, columns: Sequence[str], source: Source, wanted: Wanted
         "model": layout.model if wanted.model_column is None else (wanted.model_column,),
         "hash_ids": layout.hash_ids,
         "block": layout.block,
-        **{f"flag {flag.column}": (flag.column,) for flag in (*layout.failed, *layout.cache_hit)},
+        **{flag.role: (flag.column,) for flag in (*layout.failed, *layout.cache_hit)},
     }
     found: dict[str, str] = {}
     for role, names in roles.items():
@@ -124,48 +124,79 @@ def _unit(layout: Layout, column: str) -> Unit:
     return next(clock.unit for clock in layout.arrival if clock.column.casefold() == column.casefold())
 
 
-def _flag(flags: Iterable[Flag], found: Mapping[str, str]) -> pl.Expr | None:
-    """Whether any of the flags that the file has marks the row."""
-    import polars as pl
-
-    marks = []
-    for flag in flags:
-        if f"flag {flag.column}" in found:
-            text = pl.col(f"flag {flag.column}").str.to_lowercase().fill_null("")
-            plain = text.is_in(["", "none", "null", "false"])
-            marks.append(text.is_in(sorted(flag.values)) if flag.values else ~plain)
-    return pl.any_horizontal(marks) if marks else None
-
-
-def _raw(frame: pl.DataFrame, layout: Layout, found: Mapping[str, str], unit: Unit | None = None, **more: Any) -> Raw:
-    """The frame of roles with its flags and block size worked out; `more` are further fields of `Raw`."""
-    flags = {"failed": _flag(layout.failed, found), "cache_hit": _flag(layout.cache_hit, found)}
-    frame = frame.with_columns(e.alias(name) for name, e in flags.items() if e is not None)
+def _raw(
+    frame: pl.DataFrame,
+    layout: Layout,
+    found: Mapping[str, str],
+    unit: Unit | None = None,
+    *,
+    bad_lines: tuple[int, ...] = (),
+    notes: Iterable[Notice] = (),
+) -> Raw:
+    """The frame of roles with its flags and block size worked out."""
+    failed, hit = ([f for f in some if f.role in frame.columns] for some in (layout.failed, layout.cache_hit))
+    unit = unit or _unit(layout, found["arrival"])
+    warnings = [*notes, *flags.unknown(frame, failed)]
+    if unit == "ms" and not found["arrival"].casefold().endswith("ms"):
+        n_broken = int(frame["arrival"].str.contains(r"\.0*[1-9]").sum())
+        if n_broken:
+            what = f"{n_broken:,} stamps have a fraction, but {layout.title} counts whole milliseconds"
+            warnings.append(Notice("fractional_ms", f"{what}: if they are seconds, name the column arrival_s"))
+    marks = {"failed": flags.marked(failed), "cache_hit": flags.marked(hit)}
+    frame = frame.with_columns(e.alias(name) for name, e in marks.items() if e is not None)
     block_tokens = layout.block_tokens
     if "block" in frame.columns:
         sizes = tokens(frame["block"].drop_nulls().unique())
         block_tokens = sizes[0] if sizes.len() == 1 else None
     frame = frame.drop([name for name in frame.columns if name == "block" or name.startswith("flag ")])
-    return Raw(frame, unit or _unit(layout, found["arrival"]), block_tokens=block_tokens, **more)
+    return Raw(frame, unit, bad_lines, tuple(warnings), block_tokens)
 
 
 def _from_csv(source: Source, layout: Layout, wanted: Wanted) -> Raw:
     import polars as pl
 
     table = csv_rows.read(source)
-    found = _pick(layout, table.columns, source, wanted)
+    inner, notes = _inner_columns(table, layout)
+    found = _pick(layout, (*table.columns, *inner), source, wanted)
     found.pop("hash_ids", None)
-    frame = table.frame.select(pl.col(str(table.columns.index(column))).alias(role) for role, column in found.items())
-    notes = (Notice("invalid_utf8", "some bytes are not UTF-8 and were replaced"),) if table.is_invalid_utf8 else ()
-    return _raw(frame, layout, found, bad_lines=table.bad_lines, warnings=notes)
+    columns = {role: inner.get(name) for role, name in found.items()}
+    frame = table.frame.select(
+        (pl.col(str(table.columns.index(found[role]))) if made is None else pl.lit(made)).alias(role)
+        for role, made in columns.items()
+    )
+    if table.is_invalid_utf8:
+        notes.append(Notice("invalid_utf8", "some bytes are not UTF-8 and were replaced"))
+    return _raw(frame, layout, found, bad_lines=table.bad_lines, notes=notes)
+
+
+def _inner_columns(table: csv_rows.Table, layout: Layout) -> tuple[dict[str, pl.Series], list[Notice]]:
+    """The layout's dotted names that JSON in the cells of a CSV column has, each as a column of text."""
+    made: dict[str, pl.Series] = {}
+    notes = []
+    for head in dict.fromkeys(name.partition(".")[0] for name in layout.nested):
+        if head in table.columns and table.columns.count(head) == 1:
+            texts = table.frame[str(table.columns.index(head))].to_list()
+            rows = [{head: json_rows.unfolded(text)} for text in texts]
+            n_unread = sum(isinstance(row[head], str) and row[head].startswith("{") for row in rows)
+            if n_unread:
+                notes.append(Notice("unread_column", f"{head} of {n_unread:,} rows is no JSON and was not looked at"))
+            for name in (n for n in layout.nested if n.startswith(f"{head}.")):
+                values = [json_rows.lookup(row, name) for row in rows]
+                if any(value is not None for value in values):
+                    made[name] = cell_texts(values, is_count=name in layout.cached)
+    return made, notes
 
 
 def _from_json(source: Source, layout: Layout, wanted: Wanted) -> Raw:
     import polars as pl
 
     rows = json_rows.read(source)
+    for head in dict.fromkeys(name.partition(".")[0] for name in layout.nested):
+        for row in rows.rows:
+            if isinstance(row.get(head), str):
+                row[head] = json_rows.unfolded(row[head])
     known = list(_keys(rows.rows))
-    asked = [*layout.cached, *layout.class_, *layout.model, wanted.class_column, wanted.model_column]
+    asked = [*layout.nested, wanted.class_column, wanted.model_column]
     known += [k for k in asked if k and "." in k and any(json_rows.lookup(row, k) is not None for row in rows.rows)]
     found = _pick(layout, known, source, wanted)
     columns: dict[str, pl.Series] = {}
@@ -178,8 +209,7 @@ def _from_json(source: Source, layout: Layout, wanted: Wanted) -> Raw:
         else:
             is_count = role in ("input", "output", "cached", "total")
             columns[role] = cell_texts(values, is_count=is_count)
-    notes = _page_notes(rows.envelope)
-    return _raw(pl.DataFrame(columns), layout, found, bad_lines=rows.bad_lines, warnings=notes)
+    return _raw(pl.DataFrame(columns), layout, found, bad_lines=rows.bad_lines, notes=_page_notes(rows.envelope))
 
 
 def _page_notes(envelope: dict[str, Any] | None) -> tuple[Notice, ...]:
@@ -253,8 +283,31 @@ def _from_parquet(source: Source, layout: Layout, wanted: Wanted) -> Raw:
             plain = pl.col(role).dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else pl.col(role)
             casts.append(plain.dt.strftime(f"%Y-%m-%dT%H:%M:%S%.9f{zone}").alias(role))
             unit = "iso" if role == "arrival" else unit
-        elif kind.is_nested():
+        elif kind == pl.Duration and role == "arrival":
+            casts.append(pl.col(role).dt.total_nanoseconds().cast(pl.String))
+            unit = "ns"
+        elif kind.is_nested() or kind in (pl.Duration, pl.Object):
             raise source.refuse(f"column {found[role]!r} holds {kind}, not plain values")
         else:
             casts.append(pl.col(role).cast(pl.String).str.strip_chars())
-    return _raw(frame.select(casts), layout, found, unit)
+    notes = _coarse(frame["arrival"], unit or _unit(layout, found["arrival"]))
+    try:
+        texts = frame.select(casts)
+    except pl.exceptions.ComputeError:
+        raise source.refuse("a column holds bytes that are no text", "write numbers and text as such") from None
+    return _raw(texts, layout, found, unit, notes=notes)
+
+
+def _coarse(stamps: pl.Series, unit: Unit) -> tuple[Notice, ...]:
+    """A warning where the floats of a clock are so large that they step by more than a microsecond."""
+    import numpy as np
+
+    if not stamps.dtype.is_float() or unit not in DIGITS:
+        return ()
+    sizes = np.abs(stamps.to_numpy())
+    sizes = sizes[sizes < 2.0**63 / 10 ** DIGITS[unit]]  # beyond it is no time
+    step_s = float(np.spacing(sizes.max())) * 10.0 ** (DIGITS[unit] - 9) if sizes.size else 0.0
+    if step_s <= 1e-6:
+        return ()
+    what = f"arrivals are {stamps.dtype} that step by {step_s:.3g} s: arrivals closer than that fall on one instant"
+    return (Notice("coarse_time", f"{what}; write them as whole nanoseconds (arrival_ns)"),)
