@@ -179,7 +179,9 @@ def page(*buckets: dict[str, Any]) -> str:
 
 
 def test_a_day_may_have_more_tokens_than_a_request(write: Write) -> None:
-    trace = read(write("t.json", page(bucket(0, DAY, used(3, input_tokens=7 * 10**12, input_cached_tokens=5 * 10**12)))))
+    trace = read(
+        write("t.json", page(bucket(0, DAY, used(3, input_tokens=7 * 10**12, input_cached_tokens=5 * 10**12))))
+    )
     assert (trace.totals["sum_input_tokens"], trace.totals["sum_uncached_input_tokens"]) == (7 * 10**12, 2 * 10**12)
 
 
@@ -228,7 +230,9 @@ def test_hashes_that_do_not_fit_the_prompt_are_told(write: Write) -> None:
     assert codes(write("t.jsonl", jsonl([row(1024, 2), row(1024, 1), row(512, 32)]))) == ["hash_count"]
 
 
-@pytest.mark.parametrize("head", [b"\xef\xbb\xbf\xef\xbb\xbf", b"sep=,\r\n", b'"sep=;"\n', b"\xef\xbb\xbfsep=,\n\n# x\n"])
+@pytest.mark.parametrize(
+    "head", [b"\xef\xbb\xbf\xef\xbb\xbf", b"sep=,\r\n", b'"sep=;"\n', b"\xef\xbb\xbfsep=,\n\n# x\n"]
+)
 def test_what_tools_put_before_a_table(write: Write, head: bytes) -> None:
     trace = read(write("t.csv", head + f"{HEAD}\n0,1,1\n1,1,1\n".encode()))
     assert (trace.n_requests, trace.rejected, inspect(trace)["duration_s"]) == (2, {}, 1.0)
