@@ -179,8 +179,12 @@ def _odd_hashes(kept: pl.DataFrame, block_tokens: int | None) -> tuple[Notice, .
     n_odd = kept.filter((n > 0) & ((n < whole) | (n > -(-pl.col("n_input") // block_tokens)))).height
     if not n_odd:
         return ()
-    what = f"{n_odd:,} prompts do not have one hash per {block_tokens:,} tokens: are the blocks of another size?"
-    return (Notice("hash_count", what),)
+    return (
+        Notice(
+            "hash_count",
+            f"{n_odd:,} prompts do not have one hash per {block_tokens:,} tokens: are the blocks of another size?",
+        ),
+    )
 
 
 def _nothing_left(

@@ -140,8 +140,11 @@ def _raw(
     if unit == "ms" and not found["arrival"].casefold().endswith("ms"):
         n_broken = int(frame["arrival"].str.contains(r"\.0*[1-9]").sum())
         if n_broken:
-            what = f"{n_broken:,} stamps have a fraction, but {layout.title} counts whole milliseconds"
-            warnings.append(Notice("fractional_ms", f"{what}: if they are seconds, name the column arrival_s"))
+            text = (
+                f"{n_broken:,} stamps have a fraction, but {layout.title} counts whole milliseconds: "
+                "if they are seconds, name the column arrival_s"
+            )
+            warnings.append(Notice("fractional_ms", text))
     marks = {"failed": flags.marked(failed), "cache_hit": flags.marked(hit)}
     frame = frame.with_columns(e.alias(name) for name, e in marks.items() if e is not None)
     block_tokens = layout.block_tokens
@@ -309,5 +312,10 @@ def _coarse(stamps: pl.Series, unit: Unit) -> tuple[Notice, ...]:
     step_s = float(np.spacing(sizes.max())) * 10.0 ** (DIGITS[unit] - 9) if sizes.size else 0.0
     if step_s <= 1e-6:
         return ()
-    what = f"arrivals are {stamps.dtype} that step by {step_s:.3g} s: arrivals closer than that fall on one instant"
-    return (Notice("coarse_time", f"{what}; write them as whole nanoseconds (arrival_ns)"),)
+    return (
+        Notice(
+            "coarse_time",
+            f"arrivals are {stamps.dtype} that step by {step_s:.3g} s, and closer ones fall on one instant; "
+            "write them as whole nanoseconds (arrival_ns)",
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Further inputs of the kinds of the field cases: other spellings, other exports, other clocks; arithmetic beside each."""
+"""Further inputs of the kinds of the field cases: other spellings, exports and clocks, with their arithmetic."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_clock_that_is_misread_is_shown(write: Write, column: str, stamp: str,
         read(write("t.csv", f"{column},input_tokens,output_tokens\n{stamp},1,1\n{stamp},1,1\n"))
 
 
-# -- Parquet ------------------------------------------------------------------------------------------------------------
+# -- Parquet -----------------------------------------------------------------------------------------------------------
 
 
 def parquet(tmp_path: Path, arrival: pl.Series, name: str = "arrival_s") -> Path:
