@@ -85,6 +85,9 @@ def scenarios(draw: st.DrawFn) -> tuple[dict[str, Any], list[Request]]:
         drawn = draw(st.one_of(st.none(), shares))
         targets = [{"deployments": draw(some), "share": share} for share in drawn or [None]]
         classes.append({"limits": draw(limits), "targets": targets})
+        if draw(st.integers(0, 3)) == 0:
+            trips = st.sampled_from([0, 1, 3 * MS, 40 * MS])
+            classes[-1]["round_trip_ns"] = draw(st.lists(trips, min_size=len(placed) + 1, max_size=len(placed) + 1))
     longest = draw(st.sampled_from([core.plan(spec)["max_sequence_tokens"] for spec, _ in placed]))
     rows = draw(arrivals(len(classes), min(longest, 250)))
     last = rows[-1][0] if rows else 0

@@ -141,6 +141,8 @@ class Simulation:
     def dispatch(self, seq: Seq, now: int) -> None:
         replica = self.router.choose(seq)
         seq.replica, seq.sent = replica, now
+        if replica is not None:
+            seq.away = self.away(seq.klass, replica)
         if replica is None:
             self.live.remove(seq)
             self.turn_away(seq, now)
@@ -172,6 +174,11 @@ class Simulation:
             self.set(now + timeout, TIMES_OUT, (seq.row, self.n_sent), give_up)
         replica.waiting.append(seq)
         replica.stir(now)
+
+    def away(self, klass: int, replica: Replica) -> int:
+        """From the clients of a class to a replica and back."""
+        trips: list[int] = self.spec["classes"][klass].get("round_trip_ns", [])
+        return trips[replica.pool] if trips else 0
 
     def give_up(self, seq: Seq, now: int, fate: str) -> None:
         if seq.replica is None:
@@ -294,8 +301,8 @@ class Simulation:
         begin = self.rows[head].arrival
         if self.is_chained and seq.session is not None and is_done and is_task and self.warmup <= begin < self.length:
             key = (seq.klass, pool, METRICS.index("task"))
-            self.values[key].append(now - begin)
-            self.sums_fs[key] += (now - begin) * FS_PER_NS
+            self.values[key].append(now - begin + seq.away)
+            self.sums_fs[key] += (now - begin + seq.away) * FS_PER_NS
 
     # Handing over
 
@@ -352,10 +359,10 @@ class Simulation:
         self.forget(seq)
         first, gaps = seq.first, seq.output - 1
         reached = {
-            "ttft": Fraction(first - seq.arrival),
+            "ttft": Fraction(first - seq.arrival + seq.away),
             "tpot": Fraction(now - first, gaps) if gaps else Fraction(0),
             "itl": Fraction(max(seq.gaps, default=0)),
-            "e2e": Fraction(now - seq.arrival),
+            "e2e": Fraction(now - seq.arrival + seq.away),
             "queue": Fraction(seq.start - seq.arrival),
         }
         limits = self.spec["classes"][seq.klass]["limits"]
@@ -364,11 +371,11 @@ class Simulation:
         self.count(seq, "attained", int(attained))
         self.count(seq, "single_token", int(gaps == 0))
         self.class_windows[seq.klass, now // self.width].update(completed=1, attained=int(attained))
-        self.add_value(seq, replica.pool, "e2e", now - seq.arrival)
+        self.add_value(seq, replica.pool, "e2e", now - seq.arrival + seq.away)
         if gaps:
             self.add_value(seq, replica.pool, "tpot", (2 * (now - first) + gaps) // (2 * gaps))
         self.note_task(seq, replica.pool, now)
-        self.follow(seq.row, now)
+        self.follow(seq.row, now + seq.away)
 
     def count(self, seq: Seq, what: str, n: int = 1, *, at: int | None = None) -> None:
         if at is not None:

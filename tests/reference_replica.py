@@ -206,7 +206,7 @@ class Replica:
             self.sim.add_value(seq, self.pool, "itl", gap, gap_fs)
         elif seq.first is None:
             seq.first = now
-            self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival)
+            self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival + seq.away)
         seq.times += [now] * n
         if len(seq.times) == seq.output or (self.role == "prefill" and seq.leaving is not None):
             self.retire(seq)

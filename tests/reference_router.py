@@ -124,7 +124,8 @@ class Router:
             return cost_of(replica.deployment, (len(decoding), context, window, 0), ((tokens, 0),))["time_s"]
 
         whole = todo // chunk * step_fs(chunk) if todo >= chunk else 0
-        return whole + (step_fs(todo % chunk) if todo % chunk else 0)
+        away = self.sim.away(seq.klass, replica) * FS_PER_NS
+        return away + whole + (step_fs(todo % chunk) if todo % chunk else 0)
 
     def cheapest(self, seq: Seq, deployments: list[int], among: list[Replica]) -> Replica:
         for d in deployments:

@@ -59,6 +59,7 @@ class Seq:
     session: int | None = None
     attempt: int = 0
     sent: int = 0  # to its replica
+    away: int = 0  # from its client to where it was sent and back
     fate: int = 2
     replica: Replica | None = None  # where it was sent
     source: Replica | None = None  # the prefill replica that still holds its prompt

@@ -120,6 +120,13 @@ def facts_of(thing: object) -> Iterator[Fact]:
             yield from facts_of(getattr(thing, each.name))
 
 
+def fleet_facts(fleet: Fleet) -> list[Fact]:
+    """What the simulator reads of a fleet beside its chips and engines: ways to the clients, and the link."""
+    link = fleet.kv_link_bytes_per_s
+    trips = [fact for by_class in fleet.round_trips_s.values() for fact in by_class.values()]
+    return list({fact.path: fact for fact in [*trips, *([] if link is None else [link])]}.values())
+
+
 def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
     """Every fact behind the figures: racks, chips, models, serving software and its limits, the site."""
     from planner.errors import FactError
@@ -143,6 +150,7 @@ def facts_used(fleet: Fleet, base_dir: Path) -> list[Fact]:
         things += [site.pue, site.electricity_usd_per_kwh, site.carbon_kgco2e_per_kwh]
         for table in (site.times.pue, site.times.usd_per_kwh, site.times.kgco2e_per_kwh):
             things += table or ()
+    things += fleet_facts(fleet)
     unique: dict[str, Fact] = {}
     for thing in things:
         for fact in facts_of(thing):

@@ -63,7 +63,8 @@ def sim_spec(
 def _class(scenario: Scenario, fleet: Fleet, name: str) -> dict[str, Any]:
     traffic = scenario.traffic[name]
     asked = {"limits": _limits(scenario, traffic.slo), "targets": targets(scenario, fleet, name)}
-    return asked | operation.of_class(traffic)
+    away = operation.round_trip_ns(fleet, name)
+    return asked | operation.of_class(traffic) | ({"round_trip_ns": away} if away else {})
 
 
 def _limits(scenario: Scenario, slo: str | None) -> list[dict[str, Any]]:

@@ -125,6 +125,10 @@ class Fleet:
     """What the site has by hour or month, in place of the flat facts above."""
     sites: tuple[SiteLayout, ...] = ()
     """The sites where there are several; then the facts above are those of the first."""
+    round_trips_s: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
+    """By pool and class: from its clients to the pool's site and back, where that is said."""
+    kv_link_bytes_per_s: Fact | None = None
+    """The link over which prompts are handed over, where the scenario gives it."""
 
     @property
     def places(self) -> tuple[SiteLayout, ...]:

@@ -20,10 +20,10 @@ from planner.fleet.contract import contract
 from planner.fleet.fleet import Fleet, Placed, PoolLayout, SiteLayout
 from planner.fleet.racks import with_its_chips
 from planner.fleet.site import highest_pue, new_silicon, site_facts, site_times
-from planner.scenario.sites import place_of, written
+from planner.scenario.sites import place_of, round_trips, written
 
 if TYPE_CHECKING:
-    from planner.facts.schema import Chip, Rack
+    from planner.facts.schema import Chip, Fact, Rack
     from planner.model.wish import Wish
     from planner.scenario import Scenario
     from planner.scenario.schema import Deploy, Pool, Site
@@ -97,6 +97,11 @@ def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
         faults += _unserved(scenario, pools)
     if faults:
         raise Infeasible(*faults)
+    trips = {
+        name: found
+        for name in scenario.fleet.pools
+        if (found := round_trips(name, scenario.traffic, scenario.site, scenario.sites))
+    }
     return Fleet(
         pools=tuple(pools),
         placed=tuple(p for pool in pools for p in pool.placed),
@@ -105,9 +110,11 @@ def lay_out(scenario: Scenario, lengths: Mapping[str, Lengths]) -> Fleet:
         carbon_kgco2e_per_kwh=one.carbon_kgco2e_per_kwh,
         rated_w=sum(site.rated_w for site in several or [one]),
         power_limit_w=scenario.site.power_limit_w if not several else _limit_of_all(several),
-        notices=tuple(dict.fromkeys(notices)),
+        notices=(*dict.fromkeys(notices), *_ways(several or [one], trips)),
         times=one.times,
         sites=tuple(several),
+        round_trips_s=trips,
+        kv_link_bytes_per_s=scenario.fleet.kv_link_bytes_per_s,
     )
 
 
@@ -126,6 +133,19 @@ def _site(scenario: Scenario, name: str, site: Site, pools: Sequence[PoolLayout]
         power_limit_w=site.power_limit_w,
         times=times,
     )
+
+
+def _ways(sites: Sequence[SiteLayout], trips: Mapping[str, Mapping[str, Fact]]) -> list[Notice]:
+    """That clients wait for the way to a site too, with whose figure it is."""
+    said = []
+    for site in sites:
+        facts = {fact.path: fact for name in site.pools for fact in trips.get(name, {}).values()}
+        for fact in facts.values():
+            who = fact.path.rpartition("round_trip_by_class.")[2] if "round_trip_by_class" in fact.path else ""
+            to = f"{who} to {site.name}" if who else site.name
+            said.append(f"{to} {units.format(fact.number, 'time')} ({fact.grade})")
+    message = f"ttft and e2e include the way to the site and back: {', '.join(said)}"
+    return [Notice("round_trip", message)] if said else []
 
 
 def _limit_of_all(sites: Sequence[SiteLayout]) -> float | None:

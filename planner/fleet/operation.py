@@ -105,7 +105,7 @@ def link(scenario: Scenario, fleet: Fleet) -> dict[str, Any] | None:
     ]
     if not sides[0]:
         return None
-    given = scenario.fleet.kv_link_bytes_per_s
+    given = fleet.kv_link_bytes_per_s
     if given is not None:
         return {"bytes_per_s": given.number}
     widths = [
@@ -115,6 +115,13 @@ def link(scenario: Scenario, fleet: Fleet) -> dict[str, Any] | None:
     ]
     latency_s = max(layout.chip.scale_out.latency_s.number for side in sides for layout, _ in side)
     return {"bytes_per_s": min(widths), "latency_ns": ns(latency_s)}
+
+
+def round_trip_ns(fleet: Fleet, cls: str) -> list[int]:
+    """How far the clients of a class are from each pool; nothing where none of them is away."""
+    found = [fleet.round_trips_s.get(pool.name, {}).get(cls) for pool in fleet.pools]
+    trips = [0 if fact is None else ns(fact.number) for fact in found]
+    return trips if any(trips) else []
 
 
 def takes_prompts(scenario: Scenario, fleet: Fleet) -> list[bool]:

@@ -50,6 +50,7 @@ def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
     for name, route in routes.items():
         yield from _route(name, route, traffic, pools, deployed)
     yield from _pools_named(data, pools)
+    yield from _round_trips(data, traffic)
     yield from _length(data, traffic)
     yield from _growth(data, traffic)
     yield from _start(data)
@@ -99,6 +100,19 @@ def _pools_named(data: Mapping[str, Any], pools: Mapping[str, Any]) -> Iterator[
         for i, name in enumerate(_list(_as_map(found), "pools")):
             if name not in pools:
                 yield Trouble(("sites", site, "pools", i), f"no pool is named {shown(name)}{near(str(name), pools)}")
+
+
+def _round_trips(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Ways to a site of classes that do not exist."""
+    several = {("sites", name): _as_map(site) for name, site in _map(data, "sites").items()}
+    for loc, site in {("site",): _map(data, "site"), **several}.items():
+        named = _map(site, "round_trip_by_class")
+        if "round_trip" in site and traffic and traffic.keys() <= named.keys():
+            yield Trouble((*loc, "round_trip"), "every class has its own in `round_trip_by_class`", "take it away")
+        for name in named:
+            if name not in traffic:
+                what = f"no class of traffic is named {shown(name)}{near(str(name), traffic)}"
+                yield Trouble((*loc, "round_trip_by_class", name), what)
 
 
 def _length(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Trouble]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from planner.facts.schema import Fact
-from planner.scenario.fields import Bounds, FactOf, Quantity, Seconds, SecondsOrNone, Share, Text, Whole
+from planner.scenario.fields import Bounds, FactOf, Name, Quantity, Seconds, SecondsOrNone, Share, Text, Whole
 from planner.scenario.section import Section, Trouble, idle
 from planner.scenario.spans import StartOf, spans
 
@@ -18,6 +18,7 @@ _PowerPrice = Annotated[Fact, FactOf("usd_per_kwh", Bounds(least=0.0, most=100.0
 _Carbon = Annotated[Fact, FactOf("carbon_intensity", Bounds(least=0.0, most=5.0))]
 _ByHour = AfterValidator(lambda value: spans(value, 24, "hours", first=0))
 _ByMonth = AfterValidator(lambda value: spans(value, 12, "months", first=1))
+_RoundTrip = Annotated[Fact, FactOf("time", Bounds(least=0.0, most=4.0))]
 _ShareOfCapex = Annotated[Fact, FactOf("frac_per_year", Bounds(least=0.0, most=1.0))]
 
 
@@ -44,6 +45,11 @@ class Site(Section):
     """Most power at the meter: the racks' rated power times PUE has to stay inside."""
     positions: Annotated[int, Whole(1, 10_000_000)] | None = None
     """Rack positions of the floor: the racks' footprints have to fit."""
+    round_trip_s: _RoundTrip | None = Field(None, alias="round_trip")
+    """From the clients to the site and back: part of every ttft, e2e and task, and of the pause between two requests of
+    a session; no time when absent."""
+    round_trip_by_class: dict[Name, _RoundTrip] = Field(default_factory=dict)
+    """The same by class, for clients that are nearer or farther than `round_trip` says: `{chat: 80 ms}`."""
 
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from planner.scenario.section import Trouble, shown
 
 if TYPE_CHECKING:
+    from planner.facts.schema import Fact
     from planner.scenario.schema import Question
-    from planner.scenario.sections_cost import SiteShare
+    from planner.scenario.sections_cost import Site, SiteShare
     from planner.scenario.sections_fleet import FleetSpec, Pool
 
 AT = "@"
@@ -24,6 +25,15 @@ def place_of(pool: str, sites: Mapping[str, SiteShare]) -> str:
         if pool in (site.pools or ()) or pool.endswith(f"{AT}{name}"):
             return name
     return next(iter(sites))
+
+
+def round_trips(
+    pool: str, traffic: Iterable[str], site: Site, sites: Mapping[str, SiteShare]
+) -> dict[str, Fact]:
+    """How far each class's clients are from a pool; none of those that nothing is said of."""
+    place = sites[place_of(pool, sites)] if sites else site
+    found = {name: place.round_trip_by_class.get(name, place.round_trip_s) for name in traffic}
+    return {name: fact for name, fact in found.items() if fact is not None}
 
 
 def written(pool: str, sites: Mapping[str, SiteShare]) -> str:

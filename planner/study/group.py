@@ -14,6 +14,7 @@ from planner.aggregate.work import chip_work, pool_sums
 from planner.core import simulate
 from planner.fleet.cells import sim_spec
 from planner.fleet.layout import Lengths, lay_out
+from planner.scenario.sites import round_trips
 from planner.study.scaled import flat, scaled
 from planner.study.short import short_traffic
 
@@ -138,7 +139,9 @@ def group_of(
     whole = lay_out(alone, lengths)
     counts = {names[side]: max(1, n) for side, (_, n) in sides.items()}
     layouts = tuple(_with_replicas(layout, counts[layout.name]) for layout in whole.pools)
-    fleet = replace(whole, pools=layouts, placed=tuple(p for layout in layouts for p in layout.placed))
+    trips = {names[side]: round_trips(side.pool, mix, scenario.site, scenario.sites) for side in sides}
+    placed = tuple(p for layout in layouts for p in layout.placed)
+    fleet = replace(whole, pools=layouts, placed=placed, round_trips_s=trips)
     traffic = {name: flat(scenario.traffic[name]) for name in scenario.traffic if name in mix}
     mini = replace(scenario, fleet=fleet_spec, traffic=traffic, site=site, sites={})
     n_chips = next(p.n_chips for p in fleet.placed if p.pool == names[part])

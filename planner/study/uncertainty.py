@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import core
+from planner.aggregate.evidence import fleet_facts
 from planner.aggregate.power import Book, resting
 from planner.errors import FactError
 from planner.facts import catalog
@@ -137,6 +138,7 @@ def uncertain(scenario: Scenario, fleet: Fleet) -> Uncertain:
                 members[spot.fact.path] = spot.fact
             elif _has_range(spot.fact):
                 simulated[spot.fact.path] = spot.fact
+    simulated |= {fact.path: fact for fact in fleet_facts(fleet) if _has_range(fact)}
     held = {fact.path: fact for fact in _held(scenario, fleet) if _has_range(fact) or _is_of_member(fact)}
     if members:
         racks = [pool.rack for pool in fleet.pools if pool.chip.name == _MEMBER_CHIP]
@@ -149,8 +151,8 @@ def uncertain(scenario: Scenario, fleet: Fleet) -> Uncertain:
 
 
 def facts_of_simulation(fleet: Fleet, base_dir: Path) -> list[Fact]:
-    """Every fact of chips and engines that the simulator reads of a fleet, each once."""
-    found = {}
+    """Every fact that the simulator reads of a fleet, each once: chips and engines, links, ways to the clients."""
+    found = {fact.path: fact for fact in fleet_facts(fleet)}
     for placed in fleet.placed:
         for spot in _spots(placed, _pool(fleet, placed), base_dir):
             if spot.fact.used is not None:
@@ -201,14 +203,30 @@ def book(of: Sample) -> Book:
 
 
 def applied(fleet: Fleet, of: Sample, base_dir: Path) -> Fleet:
-    """The fleet with the sample's chips and engines, laid out as it was.
+    """The fleet with the sample's chips, engines, links and ways to the clients, laid out as it was.
 
     Raises:
         Infeasible: a replica does not fit such chips.
     """
     placed = {id(one): _changed(one, _pool(fleet, one), of.values, base_dir) for one in fleet.placed}
     pools = tuple(replace(pool, placed=tuple(placed[id(one)] for one in pool.placed)) for pool in fleet.pools)
-    return replace(fleet, pools=pools, placed=tuple(placed[id(one)] for one in fleet.placed))
+    trips = {
+        pool: {name: _drawn_as(fact, of.values) for name, fact in by_class.items()}
+        for pool, by_class in fleet.round_trips_s.items()
+    }
+    link = fleet.kv_link_bytes_per_s
+    return replace(
+        fleet,
+        pools=pools,
+        placed=tuple(placed[id(one)] for one in fleet.placed),
+        round_trips_s=trips,
+        kv_link_bytes_per_s=None if link is None else _drawn_as(link, of.values),
+    )
+
+
+def _drawn_as(fact: Fact, values: Mapping[str, float]) -> Fact:
+    """The fact with the value that it takes in a sample."""
+    return replace(fact, value=values[fact.path], default=None) if fact.path in values else fact
 
 
 # -- what the simulator reads ------------------------------------------------------------------------------------------

@@ -180,10 +180,10 @@ impl ClassMeter {
         let gaps = u64::from(request.output_tokens) - 1;
         let decode_ns = end_ns - request.first_token_ns;
         let attained = limits.iter().all(|limit| match limit.metric {
-            Metric::Ttft => request.first_token_ns - request.arrival_ns <= limit.limit_ns,
+            Metric::Ttft => request.waited_ns(request.first_token_ns) <= limit.limit_ns,
             Metric::Tpot => u128::from(decode_ns) <= u128::from(limit.limit_ns) * u128::from(gaps),
             Metric::Itl => longest_gap_ns <= limit.limit_ns,
-            Metric::E2e => end_ns - request.arrival_ns <= limit.limit_ns,
+            Metric::E2e => request.waited_ns(end_ns) <= limit.limit_ns,
             Metric::Queue => request.start_ns - request.arrival_ns <= limit.limit_ns,
             Metric::Task => true,
         });
@@ -200,13 +200,13 @@ impl ClassMeter {
             if let Some(tpot_ns) = (decode_ns + gaps / 2).checked_div(gaps) {
                 sketches[Metric::Tpot as usize].add(tpot_ns);
             }
-            sketches[Metric::E2e as usize].add(end_ns - request.arrival_ns);
+            sketches[Metric::E2e as usize].add(request.waited_ns(end_ns));
         }
     }
 
     /// The first token of a request of the measured span.
     pub fn add_first_token(&mut self, pool: usize, request: &Request) {
-        self.sketches[pool][Metric::Ttft as usize].add(request.first_token_ns - request.arrival_ns);
+        self.sketches[pool][Metric::Ttft as usize].add(request.waited_ns(request.first_token_ns));
     }
 
     /// A request of the measured span joined its first step.

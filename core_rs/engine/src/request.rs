@@ -78,6 +78,8 @@ pub struct Request {
     /// How often it was sent before, and the number of this sending, unique in the cell; `u64::MAX` once it is gone.
     pub attempt: u32,
     pub stamp: u64,
+    /// From its client to where it was sent and back: what the client waits beside what passes there.
+    pub round_trip_ns: u32,
     /// Where it was sent, and the prefill replica that still holds its prompt after it was handed over.
     pub replica: u32,
     pub source: u32,
@@ -114,6 +116,7 @@ impl Request {
             sent_ns: arrival_ns,
             attempt: 0,
             stamp: 0,
+            round_trip_ns: 0,
             replica: NOWHERE,
             source: NOWHERE,
             leaving: Leaving::Stays,
@@ -142,6 +145,11 @@ impl Request {
             attempt: self.attempt + 1,
             ..Self::new(&self.asked(), self.in_span, self.arrival_ns)
         }
+    }
+
+    /// From its arrival to `t_ns`, as its client sees it.
+    pub fn waited_ns(&self, t_ns: u64) -> u64 {
+        t_ns - self.arrival_ns + u64::from(self.round_trip_ns)
     }
 
     /// Count `tokens` more as prefilled; returns how many of them are prompt tokens computed for the first time.

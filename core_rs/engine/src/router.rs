@@ -29,6 +29,8 @@ struct Class {
     ends: Vec<f64>,
     targets: Vec<Target>,
     ttft_limit_ns: Option<u64>,
+    /// By pool; none where empty.
+    round_trip_ns: Vec<u32>,
 }
 
 /// A request as the router sees it.
@@ -75,6 +77,7 @@ impl Router {
                 ends: ends.collect(),
                 targets: targets.map(|t| Target { deployments: t.deployments.clone(), n_turns: 0 }).collect(),
                 ttft_limit_ns: limits.map(|limit| limit.limit_ns).min(),
+                round_trip_ns: class.round_trip_ns.clone(),
             }
         });
         let full = |d: &Deployment| (d.model.kv_capacity_tokens() as f64 * spec.router_options.spill_frac) as u64;
@@ -118,7 +121,8 @@ impl Router {
                 affine::named(signals, among, key, self.seed, input, self.options.most_percent)
             }
             RouterKind::SloAware => {
-                slo::soonest(signals, among, deployments, &self.options, class.ttft_limit_ns, input)
+                let (limit, away) = (class.ttft_limit_ns, &class.round_trip_ns);
+                slo::soonest(signals, among, deployments, &self.options, limit, away, input)
             }
             RouterKind::CheapestFirst => cheapest::first_with_room(signals, among, &self.full_tokens, input),
         }?;

@@ -48,6 +48,9 @@ pub struct ClassSpec {
     /// A chain goes on after a request of it that failed; otherwise the rest of it is cancelled.
     #[serde(default)]
     pub chains_go_on: bool,
+    /// By pool, how long a message from its clients and the answer to it are under way; none where empty.
+    #[serde(default)]
+    pub round_trip_ns: Vec<u32>,
 }
 
 /// What becomes of the keys and values of a sequence that is driven out.
@@ -209,6 +212,9 @@ impl SimSpec {
             let total: f64 = class.targets.iter().filter_map(|t| t.share).sum();
             if n_shares > 0 && ((total - 1.0).abs() > 1e-9 || class.targets.iter().any(|t| t.share < Some(0.0))) {
                 return refuse("classes.targets.share", "must be at least 0 and sum to 1");
+            }
+            if !class.round_trip_ns.is_empty() && class.round_trip_ns.len() != self.n_pools {
+                return refuse("classes.round_trip_ns", "needs one of each pool, or none");
             }
             if class.retries.is_some_and(|r| !(1.0..=1e6).contains(&r.factor) || r.n > MAX_RETRIES) {
                 return refuse("classes.retries", &format!("factor must be 1 to 1e6, n at most {MAX_RETRIES}"));

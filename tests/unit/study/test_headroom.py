@@ -9,25 +9,14 @@ import pytest
 from planner import load, run
 from planner.errors import Infeasible, ScenarioError
 from planner.study.headroom import RESOLUTION, Headroom, headroom
+from tests.smalls import small
 
-TEXT = """
-schema: 1
-title: small
-traffic:
-  chat:
-    model: gpt-oss-120b
-    arrivals: poisson
-    rate: 200 req/s
-    input: 800 tok
-    output: {dist: uniform, low: 10 tok, high: 60 tok}
-    slo: easy
-slo:
-  easy: {ttft: {p95: 100 ms}, e2e: {p99: 1 s}, attainment: 90 %}
-fleet:
-  pools:
-    a: {rack: hgx-h200, count: 2, deploy: [{model: gpt-oss-120b, chips: 8}]}
-run: {length: 6 s, warmup: 1 s}
-"""
+TEXT = small(
+    rate="200 req/s",
+    limits="ttft: {p95: 100 ms}, e2e: {p99: 1 s}, attainment: 90 %",
+    pools="    a: {rack: hgx-h200, count: 2, deploy: [{model: gpt-oss-120b, chips: 8}]}\n",
+    run="length: 6 s, warmup: 1 s",
+)
 
 
 @functools.cache

@@ -10,28 +10,8 @@ import pytest
 from planner import load, run
 from planner.errors import Infeasible, ScenarioError
 from planner.study.headroom import headroom
+from tests.smalls import at_sites
 
-TEXT = """
-schema: 1
-title: small
-traffic:
-  chat:
-    model: gpt-oss-120b
-    arrivals: poisson
-    rate: 80 req/s
-    input: 800 tok
-    output: {dist: uniform, low: 10 tok, high: 60 tok}
-    slo: easy
-slo:
-  easy: {ttft: {p95: 300 ms}, e2e: {p99: 2 s}}
-fleet:
-  pools:
-    a: {rack: hgx-h200, count: 2, deploy: [{model: gpt-oss-120b, chips: 4}]}
-    b: {rack: hgx-b200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}
-SITES
-run: {length: 8 s, warmup: 1 s}
-cost: {demand: 10 USD/kW-month}
-"""
 BY_POOL = """sites:
   east: {pools: [a], power_price: 0.10 USD/kWh, carbon: 400 gCO2e/kWh, pue: 1.5}
   west: {pools: [b], power_price: 0.02 USD/kWh, carbon: 20 gCO2e/kWh, pue: 1.1}"""
@@ -42,7 +22,7 @@ ALIKE = """sites:
 
 
 def figures(sites: str, *sets: str) -> dict[str, Any]:
-    return run(load("-", stdin_text=TEXT.replace("SITES", sites), sets=sets)).to_json()
+    return run(load("-", stdin_text=at_sites(sites), sets=sets)).to_json()
 
 
 def test_the_sites_sum_to_the_fleet() -> None:
@@ -96,8 +76,8 @@ def test_sites_alike_are_one_site() -> None:
 
 def test_shares_split_every_pool_into_whole_racks() -> None:
     sites = BY_POOL.replace("pools: [a]", "share: 50 %").replace("pools: [b]", "share: 50 %")
-    text = TEXT.replace("hgx-b200, count: 1", "hgx-b200, count: 4")
-    tree = run(load("-", stdin_text=text.replace("SITES", sites))).to_json()
+    text = at_sites(sites).replace("hgx-b200, count: 1", "hgx-b200, count: 4")
+    tree = run(load("-", stdin_text=text)).to_json()
     assert {name: pool["racks"] for name, pool in tree["pools"].items()} == {
         "a@east": 1,
         "a@west": 1,
@@ -118,7 +98,7 @@ def test_routes_and_hand_overs_follow_the_parts_of_a_pool() -> None:
   routes: {chat: {p: 40 %, m: 60 %}}
 sites: {east: {share: 50 %}, west: {share: 50 %}}
 """
-    head, tail = TEXT.split("fleet:\n", maxsplit=1)
+    head, tail = at_sites("").split("fleet:\n", maxsplit=1)
     s = load("-", stdin_text=head + text + tail[tail.index("run:") :])
     assert s.fleet.routes["chat"] == {"p@east": 0.2, "p@west": 0.2, "m@east": 0.3, "m@west": 0.3}
     assert s.fleet.pools["p@west"].deploy[0].decode_pool == "d@west"
@@ -168,7 +148,7 @@ def test_racks_have_to_stand_on_the_floor() -> None:
 
 
 def test_headroom_without_a_site() -> None:
-    s = load("-", stdin_text=TEXT.replace("SITES", BY_POOL), sets=["run.length=3 s", "traffic.chat.rate=200 req/s"])
+    s = load("-", stdin_text=at_sites(BY_POOL), sets=["run.length=3 s", "traffic.chat.rate=200 req/s"])
     found = {one.label: one for one in headroom(s).n1}
     assert set(found) == {"a rack of a out", "a rack of b out", "site east out", "site west out"}
     assert found["site east out"].racks_out == {"a": 2}

@@ -11,25 +11,9 @@ from planner.aggregate import slo
 from planner.scenario.schema import TrafficClass
 from planner.study.survive import _rerouted
 from planner.traffic.load import at_load
+from tests.smalls import small
 
-TEXT = """
-schema: 1
-title: small
-traffic:
-  chat:
-    model: gpt-oss-120b
-    arrivals: poisson
-    rate: 80 req/s
-    input: 800 tok
-    output: {dist: uniform, low: 10 tok, high: 60 tok}
-    slo: easy
-slo:
-  easy: {ttft: {p95: 300 ms}, e2e: {p99: 2 s}, attainment: 90 %}
-fleet:
-  pools:
-    a: {rack: hgx-h200, count: 2, deploy: [{model: gpt-oss-120b, chips: 4}]}
-run: {length: 8 s, warmup: 1 s, seeds: 2}
-"""
+TEXT = small()
 
 
 def figures(*sets: str, text: str = TEXT) -> dict[str, Any]:

@@ -17,25 +17,13 @@ from planner.study.answer import answer
 from planner.study.points import Point, cheapest
 from planner.study.run import run
 from planner.study.sweep import Done, _batches, axes_of, sweep
+from tests.smalls import small
 
-TEXT = """
-schema: 1
-title: small
-traffic:
-  chat:
-    model: gpt-oss-120b
-    arrivals: poisson
-    rate: 30 req/s
-    input: 800 tok
-    output: {dist: uniform, low: 10 tok, high: 40 tok}
-    slo: easy
-slo:
-  easy: {ttft: {p95: 300 ms}, e2e: {p99: 2 s}, attainment: 90 %}
-fleet:
-  pools:
-    a: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}
-run: {length: 8 s, warmup: 1 s, seeds: 2}
-overrides:
+TEXT = small(
+    rate="30 req/s",
+    longest=40,
+    pools="    a: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}\n",
+    more="""overrides:
   half: {traffic.chat.rate: 15 req/s}
 scenarios:
   quiet: [half]
@@ -43,7 +31,8 @@ sweep:
   axes:
     fleet.pools.a.count: [0, 1, 2]
     site.power_price: [0.05 USD/kWh, "0.12 USD/kWh"]
-"""
+""",
+)
 WITHOUT_AXES = TEXT[: TEXT.index("    fleet.pools.a.count")]
 
 

@@ -57,6 +57,9 @@ impl Sim {
             return;
         }
         request.window_blocks = deployment.window_blocks(request);
+        if let Some(&away) = self.spec.classes[usize::from(request.class)].round_trip_ns.get(deployment.pool) {
+            request.round_trip_ns = away;
+        }
         if let Some(after) = self.spec.classes[usize::from(request.class)].timeout_ns {
             let event = Event::TimesOut { row: request.row, slot, stamp: request.stamp };
             self.agenda.set(t.saturating_add(after), event);
@@ -102,15 +105,16 @@ impl Sim {
         let request = &self.slab[slot];
         let (row, class, has_session, replica) =
             (request.row, usize::from(request.class), request.session.is_some(), request.replica);
+        let heard_ns = end_ns.saturating_add(u64::from(request.round_trip_ns));
         self.slab.remove(slot);
         if let Some(begin_ns) = self.inbox.ended(row, true) {
             let is_task = has_session && self.clock.in_span(begin_ns) && !self.spec.classes[class].chains_go_on;
             if is_task {
                 let pool = self.deployments[self.deployment_of[replica as usize] as usize].pool;
-                self.classes[class].add_task(pool, end_ns - begin_ns);
+                self.classes[class].add_task(pool, heard_ns - begin_ns);
             }
         }
-        self.follow(row, end_ns);
+        self.follow(row, heard_ns);
     }
 
     /// The client of a request without its first token gives up, and perhaps tries again.

@@ -5,23 +5,27 @@ use crate::placed::Deployment;
 use crate::spec::RouterOptions;
 use crate::step::{Chunk, Load};
 
-/// Of `n_candidates` of each deployment the one with the least predicted time to the first token; of equals the one
-/// with the lower number. None where that is beyond the limit and the router turns such requests away.
+/// Of `n_candidates` of each deployment the one with the least predicted time to the first token, the way to its pool
+/// and back (`round_trip_ns`) included; of equals the one with the lower number. None where that is beyond the limit and the router turns such requests away.
 pub fn soonest(
     signals: &Signals,
     among: &[usize],
     deployments: &[Deployment],
     options: &RouterOptions,
     limit_ns: Option<u64>,
+    round_trip_ns: &[u32],
     input_tokens: u64,
 ) -> Option<u32> {
+    let fs = |ns: u64| i128::from(ns) * crate::time::FS_PER_NS;
+    let away = |d: usize| round_trip_ns.get(deployments[d].pool).map_or(0, |&ns| fs(u64::from(ns)));
     let candidates = among.iter().flat_map(|&d| {
         let few = signals.few_of(d, options.n_candidates.max(1));
-        few.into_iter()
-            .map(move |(_, replica)| (ttft_fs(&deployments[d], &signals.stage(replica), input_tokens), replica))
+        few.into_iter().map(move |(_, replica)| {
+            (away(d) + ttft_fs(&deployments[d], &signals.stage(replica), input_tokens), replica)
+        })
     });
-    let (fs, replica) = candidates.min()?;
-    let is_late = limit_ns.is_some_and(|limit| fs > i128::from(limit) * crate::time::FS_PER_NS);
+    let (ttft, replica) = candidates.min()?;
+    let is_late = limit_ns.is_some_and(|limit| ttft > fs(limit));
     (!(is_late && options.rejects)).then_some(replica)
 }
 
