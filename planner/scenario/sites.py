@@ -27,9 +27,7 @@ def place_of(pool: str, sites: Mapping[str, SiteShare]) -> str:
     return next(iter(sites))
 
 
-def round_trips(
-    pool: str, traffic: Iterable[str], site: Site, sites: Mapping[str, SiteShare]
-) -> dict[str, Fact]:
+def round_trips(pool: str, traffic: Iterable[str], site: Site, sites: Mapping[str, SiteShare]) -> dict[str, Fact]:
     """How far each class's clients are from a pool; none of those that nothing is said of."""
     place = sites[place_of(pool, sites)] if sites else site
     found = {name: place.round_trip_by_class.get(name, place.round_trip_s) for name in traffic}

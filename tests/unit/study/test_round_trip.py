@@ -115,4 +115,3 @@ def test_its_fact_is_shown_and_its_range_drawn() -> None:
     assert 0.04 < min(values) < 0.06 < max(values) < 0.1
     result = run(scenario)
     assert "sites.west.round_trip" in result.tables["facts"]["path"].to_list()
-
