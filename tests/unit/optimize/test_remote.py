@@ -1,4 +1,4 @@
-"""A cheap site far from the clients: it serves what can wait for the way, and never a class whose limit the way eats."""
+"""A cheap site far from the clients: it serves what can wait, and no class whose limit the way eats."""
 
 from __future__ import annotations
 
@@ -34,8 +34,15 @@ slo:
   slow: {ttft: {p95: 2 s}, e2e: {p95: 10 s}}
 fleet:
   pools:
-    near: {rack: hgx-h100, count: {min: 0, max: 2}, deploy: [{model: gpt-oss-20b, chips: 8, per_rack: 1, max_batch: 8}]}
-    far: {rack: hgx-h100, count: {min: 0, max: 2}, capex: 0.1 MUSD/rack, deploy: [{model: gpt-oss-20b, chips: 8, per_rack: 1, max_batch: 8}]}
+    near:
+      rack: hgx-h100
+      count: {min: 0, max: 2}
+      deploy: [{model: gpt-oss-20b, chips: 8, per_rack: 1, max_batch: 8}]
+    far:
+      rack: hgx-h100
+      count: {min: 0, max: 2}
+      capex: 0.1 MUSD/rack
+      deploy: [{model: gpt-oss-20b, chips: 8, per_rack: 1, max_batch: 8}]
 sites:
   home: {pools: [near], power_price: 0.2 USD/kWh}
   away: {pools: [far], power_price: 0.02 USD/kWh, round_trip: 400 ms}
