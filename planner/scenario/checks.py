@@ -104,8 +104,9 @@ def _pools_named(data: Mapping[str, Any], pools: Mapping[str, Any]) -> Iterator[
 
 def _round_trips(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Trouble]:
     """Ways to a site of classes that do not exist."""
-    several = {("sites", name): _as_map(site) for name, site in _map(data, "sites").items()}
-    for loc, site in {("site",): _map(data, "site"), **several}.items():
+    places: list[tuple[Loc, Mapping[str, Any]]] = [(("site",), _map(data, "site"))]
+    places += [(("sites", name), _as_map(site)) for name, site in _map(data, "sites").items()]
+    for loc, site in places:
         named = _map(site, "round_trip_by_class")
         if "round_trip" in site and traffic and traffic.keys() <= named.keys():
             yield Trouble((*loc, "round_trip"), "every class has its own in `round_trip_by_class`", "take it away")
