@@ -141,8 +141,8 @@ def test_every_variant_of_the_later_examples_is_right_and_asks_something(name: s
     assert base.question.endswith("?")
     others = [load(path, variant=variant) for variant in variants(path) if variant != "base"]
     assert others
-    asked = (base.traffic, base.fleet, base.site, base.goal)
-    assert all((s.traffic, s.fleet, s.site, s.goal) != asked for s in others)
+    asked = (base.traffic, base.fleet, base.site, base.sites, base.goal)
+    assert all((s.traffic, s.fleet, s.site, s.sites, s.goal) != asked for s in others)
     assert all(s.notices == () and {"run", "optimize"} & set(verbs_for(s)) for s in [base, *others])
 
 
