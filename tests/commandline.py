@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-ENTRY = [sys.executable, "-W", "error", "-c", "from planner.cli.main import main; main()"]
+ENTRY = [sys.executable, "-W", "error", "-m", "planner"]
 
 
 def planner(*arguments: str, cwd: Path = ROOT, stdin: str = "") -> subprocess.CompletedProcess[str]:

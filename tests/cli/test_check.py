@@ -13,7 +13,7 @@ import pytest
 from planner.scenario import load
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRY = [sys.executable, "-W", "error", "-c", "from planner.cli.main import main; main()"]
+ENTRY = [sys.executable, "-W", "error", "-m", "planner"]
 
 
 def planner(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ import pytest
 from planner.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRY = [sys.executable, "-c", "from planner.cli.main import main; main()"]
+ENTRY = [sys.executable, "-m", "planner"]
 ONE = "scenarios/01-one-rack.yaml"
 
 
@@ -98,7 +98,7 @@ def test_without_a_verb_the_help_is_shown() -> None:
 
 
 def test_a_closed_pipe_ends_quietly() -> None:
-    command = f"{sys.executable} -c 'from planner.cli.main import main; main()' schema | head -c 10"
+    command = f"{sys.executable} -m planner schema | head -c 10"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, len(done.stdout), done.stderr) == (0, 10, "")
 
@@ -117,7 +117,7 @@ def test_a_full_disk_behind_stdout_is_no_fault_of_planner(words: str) -> None:
 
 @pytest.mark.parametrize("words", ["schema", "catalog list --json", "check -"])
 def test_streams_that_the_caller_closed_are_no_fault_of_planner(words: str) -> None:
-    command = f"{sys.executable} -W error -c 'from planner.cli.main import main; main()' {words} <&- >&-"
+    command = f"{sys.executable} -W error -m planner {words} <&- >&-"
     done = subprocess.run(command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert done.returncode == (2 if words == "check -" else 0), done.stderr
     assert "fault in planner" not in done.stderr
