@@ -9,7 +9,7 @@ from planner.aggregate import intervals, slo
 from planner.aggregate.slo import Counts
 
 if TYPE_CHECKING:
-    from planner.aggregate.inputs import Check, SeedRun
+    from planner.aggregate.inputs import Check, SeedRun, VariantRun
     from planner.scenario import Scenario
 
 Tree = dict[str, Any]
@@ -46,14 +46,28 @@ def judge_means(classes: Tree, by_seed: Sequence[Tree]) -> None:
         figures["verdict"] = slo.verdict(figures)
 
 
+def judged_over(scenario: Scenario, seeds: Sequence[SeedRun]) -> Tree:
+    """The limits of each class in the mean over the seeds, and whether they hold."""
+    by_seed = [judged_classes(scenario, seed) for seed in seeds]
+    classes: Tree = intervals.over_seeds(by_seed, intervals.mean)
+    judge_means(classes, by_seed)
+    return classes
+
+
+def judged_run(run: VariantRun) -> Tree:
+    """What the verdict of a run is made of, in the shape of `result.json`: `verdict`, `classes`, and `checks`."""
+    classes = judged_over(run.scenario, run.seeds)
+    checks = [check_figures(run.scenario, check) for check in run.checks]
+    verdicts = [figures["verdict"] for figures in (*classes.values(), *checks)]
+    return {"verdict": slo.verdict_of_all(verdicts), "classes": classes, "checks": checks}
+
+
 def check_figures(scenario: Scenario, check: Check) -> Tree:
     """Whether the limits hold with something changed; where nothing can be simulated, they do not."""
     limited = [name for name, traffic in scenario.traffic.items() if traffic.slo is not None]
     classes: Tree = {}
     if check.seeds:
-        by_seed = [judged_classes(scenario, seed) for seed in check.seeds]
-        classes = intervals.over_seeds(by_seed, intervals.mean)
-        judge_means(classes, by_seed)
+        classes = judged_over(scenario, check.seeds)
     verdicts = [figures["verdict"] for figures in classes.values()]
     return {
         "kind": check.kind,

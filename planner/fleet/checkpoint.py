@@ -23,7 +23,7 @@ from planner.fleet.storage import Folder
 if TYPE_CHECKING:
     from planner.fleet.executor import Simulation
 
-SCHEMA = "planner.parts/1"
+SCHEMA = "planner.parts/2"
 MANIFEST = "manifest.json"
 ENDING = ".parts"
 _PART = ".part"
@@ -36,6 +36,8 @@ class Stored:
 
     simulation: int
     cells: tuple[int, ...]
+    name: str
+    """Of its file."""
     read: Callable[[], bytes]
     """Its packed bytes."""
 
@@ -43,13 +45,29 @@ class Stored:
 class Kept(Protocol):
     """Finished parts of a run."""
 
+    @property
+    def folder(self) -> Folder:
+        """Where they are."""
+        ...
+
     def have(self, simulations: Sequence[Simulation]) -> Sequence[Stored]:
-        """Those that are there and whole, no cell in two of them."""
+        """Those of a list of work that are there and whole, no cell in two of them."""
         ...
 
     def keep(self, packed: bytes) -> None:
         """Put one more."""
         ...
+
+    def way_on(self) -> str:
+        """What is kept and how to go on; nothing where nothing is."""
+        ...
+
+
+def put(folder: Folder, packed: bytes) -> None:
+    """Put a part into the folder where its like are; putting it twice is the same as once."""
+    about = parts.about(packed)
+    name = f"{about['stage']}-{about['simulation']:06}-{min(about['cells']):06}-{len(about['cells'])}{_PART}"
+    folder.write(name, packed)
 
 
 class Checkpoint:
@@ -105,10 +123,13 @@ class Checkpoint:
         return len(self._names())
 
     def have(self, simulations: Sequence[Simulation]) -> list[Stored]:
-        """The parts that are there and whole; others are taken away."""
+        """The parts of this list of work that are there and whole; others are taken away."""
         found: list[Stored] = []
         seen: set[tuple[int, int]] = set()
+        stages = tuple({f"{simulation.stage}-" for simulation in simulations})
         for name in self._names():
+            if not name.startswith(stages):
+                continue
             try:
                 about, _ = parts.opened(self.folder.read(name))
                 stored = self._stored(name, about, simulations)
@@ -127,10 +148,8 @@ class Checkpoint:
 
     def keep(self, packed: bytes) -> None:
         """Put one more part. Raises `RunError` where that cannot be done, saying what is kept."""
-        about = parts.about(packed)
-        name = f"{about['simulation']:06}-{min(about['cells']):06}-{len(about['cells'])}{_PART}"
         try:
-            self.folder.write(name, packed)
+            put(self.folder, packed)
         except RunError as error:
             raise RunError(*error.faults, hint=self.way_on()) from None
 
@@ -149,11 +168,13 @@ class Checkpoint:
         simulation, cells = int(about["simulation"]), tuple(about["cells"])
         if about["inputs"] != self.inputs or about["core"] != parts.made_by():
             raise parts.Damaged("it is of another question or version")
-        if simulation >= len(simulations) or not all(0 <= c < simulations[simulation].n_cells for c in cells):
+        if simulation >= len(simulations) or about["stage"] != simulations[simulation].stage:
+            raise parts.Damaged("the run has no such simulation")
+        if not all(0 <= c < simulations[simulation].n_cells for c in cells):
             raise parts.Damaged("the run has no such cells")
         if about["seed"] != simulations[simulation].draw.seed:
             raise parts.Damaged("it is of another seed")
-        return Stored(simulation, cells, partial(self.folder.read, name))
+        return Stored(simulation, cells, name, partial(self.folder.read, name))
 
     def _check_manifest(self) -> None:
         begin_anew = "--force begins anew"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from planner.fleet.checkpoint import Stored
+from planner.fleet.checkpoint import Kept, Stored
 from planner.fleet.draws import Draw, DrawnFacts
 from planner.fleet.operation import NS_PER_S
 from planner.fleet.parts import Part
@@ -34,6 +34,8 @@ class Simulation:
     """Where the simulated clock ends, for progress."""
     n_requests: tuple[int, ...]
     """About how many requests each cell is offered."""
+    stage: str = "run"
+    """The list of work that it stands in."""
 
     @property
     def n_cells(self) -> int:
@@ -68,14 +70,13 @@ class Executor(Protocol):
         self,
         simulations: Sequence[Simulation],
         *,
-        have: Sequence[Stored] = (),
-        keep: Callable[[bytes], None] | None = None,
+        kept: Kept | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> Generator[Part, None, None]:
         """The whole of each simulation, in the order in which they are done.
 
-        `have` are parts that need not be done again; `keep` is handed the others, packed, as they are done. Closing
-        the iterator, or an interrupt inside it, stops what is running.
+        What `kept` has need not be done again; the other parts are put there as they are done. Closing the iterator, or
+        an interrupt inside it, stops what is running.
         """
         ...
 

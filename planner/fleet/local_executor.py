@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
 
 from planner import core
-from planner.errors import Fault, RunError
 from planner.fleet import draws, parts, stretches
-from planner.fleet.checkpoint import Stored
+from planner.fleet.checkpoint import Kept
 from planner.fleet.draws import CellRequests, Draw, DrawnFacts
 from planner.fleet.executor import Item, Progress, Simulation, Tally, items_to_do
 from planner.fleet.parts import Part
 from planner.fleet.threads import gather
+from planner.fleet.waiting import Waiting
 
-AT_ONCE = 16
-"""Parts of a simulation that wait before they are merged."""
 MOST_KEPT = 20_000_000
 """Requests that are kept between `facts` and `run`; more of them are drawn again."""
 
@@ -44,11 +42,11 @@ class LocalExecutor:
         self,
         simulations: Sequence[Simulation],
         *,
-        have: Sequence[Stored] = (),
-        keep: Callable[[bytes], None] | None = None,
+        kept: Kept | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> Generator[Part, None, None]:
         """Whole simulations in the order in which they are done; the first error stops the rest."""
+        have = () if kept is None else kept.have(simulations)
         waiting = Waiting(simulations, have)
         to_do = items_to_do(simulations, have)
         tally = Tally(simulations, to_do)
@@ -59,57 +57,14 @@ class LocalExecutor:
         with closing(gather(work, self.n_workers, poll=lambda _: progress(tally.progress()))) as finished:
             for at, part in finished:
                 tally.done(to_do[at])
-                if keep is not None:
-                    keep(parts.pack(part))
+                if kept is not None:
+                    kept.keep(parts.pack(part))
                 if (whole := waiting.add(part)) is not None:
                     yield whole
 
 
 def _make(draw: Draw, _stop: threading.Event) -> tuple[DrawnFacts, list[CellRequests]]:
     return draws.make(draw)
-
-
-class Waiting:
-    """Parts of simulations that are not whole yet; many of one simulation become one."""
-
-    def __init__(self, simulations: Sequence[Simulation], have: Sequence[Stored]) -> None:
-        self.simulations = simulations
-        self.stored: dict[int, list[Stored]] = {}
-        for each in have:
-            self.stored.setdefault(each.simulation, []).append(each)
-        self.done: dict[int, list[Part]] = {}
-
-    def whole_at_once(self) -> Iterator[Part]:
-        """Simulations of which nothing is to do."""
-        for ix in sorted(self.stored):
-            if (whole := self._whole(ix)) is not None:
-                yield whole
-
-    def add(self, part: Part) -> Part | None:
-        """One more part; the whole simulation if that was the last."""
-        mine = self.done.setdefault(part.simulation, [])
-        mine.append(part)
-        if len(mine) >= AT_ONCE:
-            self.done[part.simulation] = [parts.merge(mine)]
-        return self._whole(part.simulation)
-
-    def _whole(self, ix: int) -> Part | None:
-        stored, done = self.stored.get(ix, []), self.done.get(ix, [])
-        n_cells = sum(len(each.cells) for each in stored) + sum(len(each.cells) for each in done)
-        if n_cells < self.simulations[ix].n_cells:
-            return None
-        self.done.pop(ix, None)
-        for each in self.stored.pop(ix, []):
-            done = [parts.merge([*done, _read(each)])]
-        return parts.merge(done)
-
-
-def _read(stored: Stored) -> Part:
-    try:
-        return parts.unpack(stored.read())
-    except parts.Damaged as damage:
-        what = f"a finished part was altered while the run was at work: {damage}"
-        raise RunError(Fault(what, "run again with --resume")) from None
 
 
 def _simulate(item: Item, simulation: Simulation, shelf: _Shelf, tally: Tally, stop: threading.Event) -> Part:
@@ -126,7 +81,7 @@ def _simulate(item: Item, simulation: Simulation, shelf: _Shelf, tally: Tally, s
     )
     tables = draws.renumbered(tables, requests.rows, simulation.replicas[cell])
     shelf.give_back(simulation.draw)
-    return Part(simulation.inputs, ix, simulation.draw.seed, (cell,), facts, tables)
+    return Part(simulation.inputs, simulation.stage, ix, simulation.draw.seed, (cell,), facts, tables)
 
 
 class _Shelf:

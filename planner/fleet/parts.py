@@ -20,7 +20,7 @@ from planner.fleet.draws import DrawnFacts
 if TYPE_CHECKING:
     import polars as pl
 
-SCHEMA = "planner.part/1"
+SCHEMA = "planner.part/2"
 _TABLES = ("classes", "class_windows", "placed", "work", "sketches", "requests", "timeline")
 
 
@@ -30,8 +30,10 @@ class Part:
 
     inputs: str
     """Digest of the question that it belongs to."""
+    stage: str
+    """The list of work that it belongs to: a run has one for what is asked, others for what is found out after that."""
     simulation: int
-    """Its place in the run's list."""
+    """Its place in that list."""
     seed: int
     cells: tuple[int, ...]
     facts: DrawnFacts
@@ -60,6 +62,7 @@ def pack(part: Part) -> bytes:
         "schema": SCHEMA,
         "inputs": part.inputs,
         "core": made_by(),
+        "stage": part.stage,
         "simulation": part.simulation,
         "seed": part.seed,
         "cells": part.cells,
@@ -99,7 +102,8 @@ def unpack(packed: bytes) -> Part:
         **{name: frames.get(name) for name in _TABLES},  # type: ignore[arg-type]
         n_events=about["n_events"],
     )
-    return Part(about["inputs"], about["simulation"], about["seed"], tuple(about["cells"]), known, tables)
+    where = (about["inputs"], about["stage"], about["simulation"], about["seed"], tuple(about["cells"]))
+    return Part(*where, known, tables)
 
 
 def opened(packed: bytes) -> tuple[dict[str, Any], bytes]:

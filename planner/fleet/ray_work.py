@@ -9,11 +9,13 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import CoreError, Fault, RunError
 from planner.fleet import draws, parts, stretches
+from planner.fleet.checkpoint import put
 from planner.fleet.draws import CellRequests, Draw, DrawnFacts
 from planner.fleet.executor import Item, Simulation
 from planner.fleet.parts import Part
@@ -53,6 +55,7 @@ class Cell:
     """One cell to simulate, without its requests."""
 
     inputs: str
+    stage: str
     simulation: int
     seed: int
     cell: int
@@ -60,16 +63,28 @@ class Cell:
     replicas: Sequence[int]
 
 
-@dataclass(slots=True)
-class Bundle:
-    """Cells that are sent together, as the driver keeps account of them."""
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker is to do with a bundle."""
 
-    items: list[Item]
-    n_tries: int = 0
-    is_done: bool = False
-    since_s: float = 0.0
-    refs: list[Any] = field(default_factory=list)
-    """Where its results will be: one for each time that it was sent and may still be answered."""
+    run_id: str
+    number: int
+    """Of this sending of the bundle, under which the worker says how far it is."""
+    made_by: str
+    """The driver's core."""
+    cells: tuple[Cell, ...]
+    place: Folder | None = None
+    """Where the worker keeps its parts; None leaves that to the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """That a bundle is done."""
+
+    n_bytes: int
+    """Of its parts, packed."""
+    said: tuple[str, ...] = ()
+    """Warnings, each once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +92,13 @@ class Done:
     """What came of a bundle."""
 
     packed: tuple[bytes, ...]
-    said: tuple[str, ...]
-    """Warnings, each once."""
 
 
 def cell_of(item: Item, simulation: Simulation) -> Cell:
     """What a worker needs of a cell."""
     ix, cell = item
-    return Cell(simulation.inputs, ix, simulation.draw.seed, cell, simulation.specs[cell], simulation.replicas[cell])
+    spec, replicas = simulation.specs[cell], simulation.replicas[cell]
+    return Cell(simulation.inputs, simulation.stage, ix, simulation.draw.seed, cell, spec, replicas)
 
 
 def bundles(items: Sequence[Item], simulations: Sequence[Simulation], n_workers: int) -> list[list[Item]]:
@@ -115,21 +129,30 @@ def memory_bytes(items: Sequence[Item], simulations: Sequence[Simulation]) -> fl
 
 
 def work(
-    cells: Sequence[Cell],
+    order: Order,
     requests: Sequence[Requests],
-    made_by: str,
     *,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> Done:
-    """Simulate a bundle. Raises `RunError` where this is another core than the driver's."""
-    check_core(made_by)
+    progress: Callable[[int, int], None] = lambda _cells, _ns: None,
+) -> tuple[Note, Done]:
+    """Simulate a bundle. `progress` is told how many cells are done, and the clock of the one at work.
+
+    Raises:
+        RunError: this is another core than the driver's, or the parts cannot be kept.
+    """
+    check_core(order.made_by)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        done = [_simulated(cell, drawn, is_cancelled) for cell, drawn in zip(cells, requests, strict=True)]
+        done: list[Part] = []
+        for cell, drawn in zip(order.cells, requests, strict=True):
+            done.append(_simulated(cell, drawn, is_cancelled, partial(progress, len(done))))
         if len({part.simulation for part in done}) == 1:
             done = [parts.merge(done)]
         packed = tuple(parts.pack(part) for part in done)
-    return Done(packed, tuple(dict.fromkeys(str(warning.message) for warning in caught)))
+        for each in packed if order.place is not None else ():
+            put(order.place, each)  # type: ignore[arg-type]
+    said = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+    return Note(sum(map(len, packed)), said), Done(packed)
 
 
 def check_core(made_by: str) -> None:
@@ -139,7 +162,7 @@ def check_core(made_by: str) -> None:
         raise RunError(Fault(what, "install the same planner on all nodes"))
 
 
-def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool]) -> Part:
+def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool], progress: Callable[[int], None]) -> Part:
     if isinstance(drawn, Draw):
         facts, all_cells = draws.make(drawn)
         requests = all_cells[cell.cell]
@@ -147,9 +170,15 @@ def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool]) ->
         facts, requests = drawn.facts, read(drawn)
     else:
         facts, requests = drawn
-    tables = stretches.simulate_cell(cell.spec, requests.frame, requests.blocks, is_cancelled=is_cancelled)
+    tables = stretches.simulate_cell(
+        cell.spec,
+        requests.frame,
+        requests.blocks,
+        progress=lambda now_ns, _: progress(now_ns),
+        is_cancelled=is_cancelled,
+    )
     tables = draws.renumbered(tables, requests.rows, cell.replicas)
-    return Part(cell.inputs, cell.simulation, cell.seed, (cell.cell,), facts, tables)
+    return Part(cell.inputs, cell.stage, cell.simulation, cell.seed, (cell.cell,), facts, tables)
 
 
 def merged(done: Sequence[Done]) -> Done:
@@ -158,7 +187,7 @@ def merged(done: Sequence[Done]) -> Done:
         whole = parts.merge([parts.unpack(packed) for each in done for packed in each.packed])
     except parts.Damaged as damage:
         raise CoreError(Fault(f"what workers sent was altered on its way: {damage}")) from None
-    return Done((parts.pack(whole),), tuple(dict.fromkeys(said for each in done for said in each.said)))
+    return Done((parts.pack(whole),))
 
 
 def drawn(draw: Draw) -> list[tuple[DrawnFacts, CellRequests]]:

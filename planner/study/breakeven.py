@@ -23,8 +23,9 @@ from planner.aggregate.power import Book
 from planner.errors import Fault, Notice, ScenarioError, near
 from planner.study.plans import Lab, Plan, Vary, plan_of
 from planner.study.roots import crossings, grid
-from planner.study.spread import LEVEL_FRAC, held_of, quantile, worlds
+from planner.study.spread import LEVEL_FRAC, quantile
 from planner.study.uncertainty import N_SIMULATED, Sample, sample
+from planner.study.worlds import held_of, worlds
 
 if TYPE_CHECKING:
     from planner.aggregate.inputs import VariantRun

@@ -19,8 +19,9 @@ from planner.aggregate.judged import judge_means, judged_classes
 from planner.aggregate.slo import Tightest
 from planner.errors import Fault, Infeasible, ScenarioError
 from planner.scenario import Scenario, refuse_unsupported
-from planner.study.run import mean_lengths, simulate
+from planner.study.run import mean_lengths
 from planner.study.survive import Stress, racks_out, sites_out
+from planner.study.work import Asked, Unfit, simulate
 from planner.traffic.load import at_load
 
 if TYPE_CHECKING:
@@ -238,13 +239,13 @@ class _Lab:
         if not asked:
             return
         self.progress(Looked(what, asked[0][1], self.n_simulations))
-        scenarios, fleets = [], []
-        for stress, load, seed in asked:
-            scenarios.append(_loaded(stress.scenario, load * self.factor, seed))
-            assert stress.fleet is not None
-            fleets.append(stress.fleet)
-        is_first = not self.known
-        runs = simulate(scenarios, fleets, executor=self.executor, n_own=len(asked) if is_first else 0)
+        unfit: Unfit = "try" if self.known else "refuse"
+        work = [
+            Asked(_loaded(stress.scenario, load * self.factor, seed), stress.fleet, unfit)
+            for stress, load, seed in asked
+            if stress.fleet is not None
+        ]
+        runs = simulate(work, executor=self.executor)
         for (stress, load, seed), run in zip(asked, runs, strict=True):
             self.known[stress.label, load, seed] = judged_classes(run.scenario, run.seeds[0]), _slim(run)
         self.n_simulations += len(asked)

@@ -8,7 +8,7 @@ and energy, money and carbon are of the other hours. Some hours are then simulat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from planner.aggregate.result import Result
     from planner.fleet.fleet import Fleet, PoolLayout
     from planner.scenario import Scenario
+    from planner.study.work import Simulate
 
     Array = NDArray[np.float64]
 
 Tree = dict[str, Any]
-Simulate = Callable[[Sequence["Scenario"], Sequence["Fleet"]], "list[VariantRun]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ def with_horizon(
 
     trees, tables = dict(result.variants), dict(result.tables)
     frames: dict[str, list[pl.DataFrame]] = {"horizon_classes": [], "horizon_pools": []}
-    for run in asked:
-        walked = walk_over(run.scenario, run.fleet, folder=folder, workers=workers)
-        tree = figures(walked) | {"checked": check(walked, simulate)}
+    walks = [walk_over(run.scenario, run.fleet, folder=folder, workers=workers) for run in asked]
+    for run, walked, checked in zip(asked, walks, check(walks, simulate), strict=True):
+        tree = figures(walked) | {"checked": checked}
         name = run.scenario.name
         said = [{"code": notice.code, "message": notice.message} for notice in notices(tree)]
         trees[name] = {**trees[name], "horizon": tree, "notices": [*trees[name]["notices"], *said]}

@@ -7,13 +7,15 @@ has about `HOUR_REQUESTS` requests.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.aggregate.inputs import Span
 from planner.aggregate.judged import judged_classes
 from planner.aggregate.power import Book, mean_w, pool_power, rack_it_w
-from planner.study.horizon import Simulate, Tree, Walked, class_hours
+from planner.study.horizon import Tree, Walked, class_hours
+from planner.study.work import Asked, Simulate
 from planner.traffic.hours import HOUR_S, in_hour
 
 if TYPE_CHECKING:
@@ -46,15 +48,32 @@ def days_of(walked: Walked) -> list[int]:
     return chosen
 
 
-def check(walked: Walked, simulate: Simulate) -> Tree:
-    """The hours of the peak and of some days simulated, beside what the surfaces say of them."""
-    days = days_of(walked)
-    hours = dict.fromkeys([walked.peak_hour])
+def check(walks: Sequence[Walked], simulate: Simulate) -> list[Tree]:
+    """The hours of the peak and of some days simulated, beside what the surfaces say of them, of each walk."""
+    days = [days_of(walked) for walked in walks]
+    hours = [_hours(*each) for each in zip(walks, days, strict=True)]
+    made = iter(
+        simulate(
+            [
+                Asked(_hour(walked, hour), walked.fleet)
+                for walked, mine in zip(walks, hours, strict=True)
+                for hour in mine
+            ]
+        )
+    )
+    rows = [[_compared(walked, hour, next(made)) for hour in mine] for walked, mine in zip(walks, hours, strict=True)]
+    return [_checked(*each) for each in zip(days, rows, strict=True)]
+
+
+def _hours(walked: Walked, days: Sequence[int]) -> list[int]:
+    """The peak, then the hours of the days."""
+    found = dict.fromkeys([walked.peak_hour])
     for day in days:
-        hours |= dict.fromkeys(range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY))
-    asked = [_hour(walked, hour) for hour in hours]
-    runs = simulate(asked, [walked.fleet] * len(asked))
-    rows = [_compared(walked, hour, run) for hour, run in zip(hours, runs, strict=True)]
+        found |= dict.fromkeys(range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY))
+    return list(found)
+
+
+def _checked(days: Sequence[int], rows: Sequence[Tree]) -> Tree:
     found: dict[tuple[str, str, str], list[tuple[float, int]]] = {}
     for row in rows:
         for (name, metric, label), ratio in row["ratios"].items():
@@ -73,7 +92,7 @@ def check(walked: Walked, simulate: Simulate) -> Tree:
     ]
     power = sorted(row["power_frac"] for row in rows if row["power_frac"] is not None)
     return {
-        "days": days,
+        "days": list(days),
         "hours": len(rows),
         "simulated_s": sum(row["length_s"] for row in rows),
         "differences": differences,

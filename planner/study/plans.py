@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import units
-from planner.aggregate import intervals, slo
 from planner.aggregate.held import read_at_rest
+from planner.aggregate.judged import judged_run
 from planner.aggregate.power import resting
-from planner.aggregate.summary import class_figures
 from planner.errors import Fault, Notice, ScenarioError, near
 from planner.facts import catalog
 from planner.scenario import load, refuse_unsupported
@@ -20,8 +19,10 @@ from planner.scenario.fields import FactOf, Factor, Quantity
 from planner.scenario.layers import QUESTION, shape_at
 from planner.scenario.shape import Leaf
 from planner.scenario.tree import steps
-from planner.study.spread import held_of
-from planner.study.uncertainty import Sample, alone, applied, facts_of_simulation
+from planner.study.survive import Case, simulated, stresses
+from planner.study.uncertainty import alone, facts_of_simulation
+from planner.study.work import Asked, simulate
+from planner.study.worlds import under
 
 if TYPE_CHECKING:
     from planner.aggregate.inputs import VariantRun
@@ -188,21 +189,20 @@ class Lab:
 
         return [lay_out(scenario, mean_lengths(scenario)) for scenario in scenarios]
 
-    def simulate(self, scenarios: Sequence[Scenario], fleets: Sequence[Fleet]) -> list[VariantRun]:
-        from planner.study.run import simulate
-
-        return simulate(scenarios, fleets, executor=self.executor, progress=self.progress)
+    def simulate(self, asked: Sequence[Asked]) -> list[VariantRun]:
+        return simulate(asked, executor=self.executor, progress=self.progress)
 
     def simulated_at(self, value: float) -> list[VariantRun]:
-        """Both plans simulated at a value."""
+        """Both plans simulated at a value, with what their fleets have to stand besides."""
         scenarios = self.at(value)
         if not self.vary.is_fact:
-            return self.simulate(scenarios, self.laid_out(scenarios))
-        changed = [
-            applied(fleet, Sample(0, alone(fleet, self.vary.path, value), None, 0), scenario.base_dir)
+            fleets = self.laid_out(scenarios)
+            return simulated([_case(*plan) for plan in zip(scenarios, fleets, strict=True)], self.simulate)
+        cases = [
+            under(_case(scenario, fleet), alone(fleet, self.vary.path, value))
             for scenario, fleet in zip(self.plain, self.fleets, strict=True)
         ]
-        return self.simulate(scenarios, changed)
+        return simulated(cases, self.simulate)
 
     def is_priced(self, runs: Sequence[VariantRun]) -> bool:
         """Whether only money and power read what is varied, in every plan that has it."""
@@ -263,6 +263,12 @@ class Lab:
             return None
 
 
+def _case(scenario: Scenario, fleet: Fleet) -> Case:
+    from planner.study.run import mean_lengths
+
+    return Case(scenario, fleet, tuple(stresses(scenario, fleet, mean_lengths(scenario))))
+
+
 def _facts(scenario: Scenario, fleet: Fleet) -> dict[str, Fact]:
     """Every number that money, power, carbon or the simulator reads of a plan, by path."""
     return {fact.path: fact for fact in _read(scenario, fleet)} | _simulated(scenario, fleet)
@@ -297,29 +303,22 @@ def _range(text: str, vary: Vary) -> tuple[float, float]:
     return low, high
 
 
-def _judged(run: VariantRun) -> dict[str, dict[str, Any]]:
-    """The limits of each class, of the means over the seeds."""
-    trees = [class_figures(run, seed, held_of(run, seed).span) for seed in run.seeds]
-    found = {}
-    for name, figures in trees[0].items():
-        limits = []
-        for ix, limit in enumerate(figures["limits"]):
-            rows = [tree[name]["limits"][ix] for tree in trees]
-            mean = limit | {"value": intervals.mean([row["value"] for row in rows])}
-            limits.append(slo.means_judged(rows, mean))
-        attained = intervals.mean([tree[name]["attainment_frac"] for tree in trees])
-        judged = figures | {"limits": limits, "attainment_frac": attained}
-        found[name] = judged | {"verdict": slo.verdict(judged)}
-    return found
-
-
 def plan_of(run: VariantRun, *, is_varied: bool) -> Plan:
-    judged = _judged(run)
-    missed = []
-    for name, figures in judged.items():
-        missed += [f"{name} {each['metric']} {each['quantile']}" for each in figures["limits"] if each["met"] is False]
+    """One of the two plans, judged as a run is: with what its fleet has to stand besides."""
+    judged = judged_run(run)
+    missed = list(_missed(judged["classes"], ""))
+    for check in judged["checks"]:
+        missed += _missed(check["classes"], f" with {check['label']}")
+        if check["reason"] and check["verdict"] == "missed":
+            missed.append(f"every limit with {check['label']}")
+    return Plan(run.scenario.name, run.scenario.title, judged["verdict"], tuple(missed), is_varied)
+
+
+def _missed(classes: Mapping[str, Any], when: str) -> Iterator[str]:
+    for name, figures in classes.items():
+        for each in figures["limits"]:
+            if each["met"] is False:
+                yield f"{name} {each['metric']} {each['quantile']}{when}"
         asked, reached = figures["attainment_limit_frac"], figures["attainment_frac"]
         if asked is not None and reached is not None and reached < asked:
-            missed.append(f"{name} attainment")
-    verdict = slo.verdict_of_all([figures["verdict"] for figures in judged.values()])
-    return Plan(run.scenario.name, run.scenario.title, verdict, tuple(missed), is_varied)
+            yield f"{name} attainment{when}"

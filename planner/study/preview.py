@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.fleet.layout import lay_out
-from planner.study.run import check_fits, check_span, kv_tokens_needed, longest_sequence, mean_lengths
+from planner.study.fits import check_fits, check_span, kv_tokens_needed, longest_sequence
+from planner.study.run import mean_lengths
 
 if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet

@@ -9,69 +9,79 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from planner.aggregate.judged import judged_classes
 from planner.errors import Notice
 from planner.fleet import stretches
 from planner.fleet.operation import ns
 from planner.fleet.stretches import Stretch
+from planner.study.work import Asked, Simulate
 
 if TYPE_CHECKING:
     from planner.aggregate.inputs import SeedRun, VariantRun
     from planner.aggregate.result import Result
-    from planner.fleet.fleet import Fleet
     from planner.scenario import Scenario
 
 Tree = dict[str, Any]
 
 
-class Simulate(Protocol):
-    """Simulates variants on their fleets; of those in `pieces` only some stretches."""
+@dataclass(frozen=True, slots=True)
+class _Seam:
+    """Where a run is looked at."""
 
-    def __call__(
-        self,
-        variants: Sequence[Scenario],
-        fleets: Sequence[Fleet],
-        /,
-        *,
-        n_own: int,
-        pieces: dict[int, Sequence[Stretch]],
-    ) -> list[VariantRun]: ...
+    run: VariantRun
+    n_parts: int
+    pair: tuple[Stretch, Stretch]
+    whole: Stretch
+
+    def asked(self) -> list[Asked]:
+        """The two parts, and the two as one, under the first seed."""
+        one = replace(self.run.scenario, run=self.run.scenario.run.model_copy(update={"seeds": 1}))
+        return [Asked(one, self.run.fleet, "try", pieces) for pieces in (self.pair, (self.whole,))]
 
 
 def with_seams(result: Result, runs: Sequence[VariantRun], simulate: Simulate) -> Result:
     """The result with `split` of each variant that was cut in time, and a notice of how far it is off."""
+    seams = [seam for run in runs if (seam := _seam(run)) is not None]
+    if not seams:
+        return result
     trees = dict(result.variants)
-    for run in runs:
-        asked = run.scenario.run
-        if asked.split_s is None:
-            continue
-        length_ns = run.seeds[0].traffic.length_ns
-        warmup_ns = ns(asked.warmup_s)
-        cuts = stretches.plan(length_ns=length_ns, split_ns=ns(asked.split_s), warmup_ns=warmup_ns)
-        if len(cuts) < 2:
-            continue
-        at = _busiest(run.seeds[0], cuts, ns(asked.window_s))
-        pair = cuts[at : at + 2]
-        whole = stretches.stretch(pair[0].begin_ns, pair[1].end_ns, length_ns=length_ns, warmup_ns=warmup_ns)
-        one = replace(run.scenario, run=asked.model_copy(update={"seeds": 1}))
-        apart, joint = simulate([one, one], [run.fleet, run.fleet], n_own=0, pieces={0: pair, 1: (whole,)})
+    made = iter(simulate([each for seam in seams for each in seam.asked()]))
+    for seam in seams:
+        apart, joint = next(made), next(made)
+        asked = seam.run.scenario.run
         tree = {
-            "parts": len(cuts),
+            "parts": seam.n_parts,
             "split_s": asked.split_s,
             "warmup_s": asked.warmup_s,
-            "seam_s": pair[1].begin_ns / 1e9,
-            "differences": _differences(one, apart.seeds[0], joint.seeds[0]),
+            "seam_s": seam.pair[1].begin_ns / 1e9,
+            "differences": _differences(apart.scenario, apart.seeds[0], joint.seeds[0]),
             "step_energy_frac": _off(_energy(apart.seeds[0]), _energy(joint.seeds[0])),
         }
-        name = run.scenario.name
+        name = seam.run.scenario.name
         notice = _notice(tree)
         said = [*trees[name]["notices"], {"code": notice.code, "message": notice.message}]
         trees[name] = {**trees[name], "split": tree, "notices": said}
     return replace(result, variants=trees)
+
+
+def _seam(run: VariantRun) -> _Seam | None:
+    """The seam of a run with the most requests about it; None where it was not cut."""
+    asked = run.scenario.run
+    if asked.split_s is None:
+        return None
+    length_ns = run.seeds[0].traffic.length_ns
+    warmup_ns = ns(asked.warmup_s)
+    cuts = stretches.plan(length_ns=length_ns, split_ns=ns(asked.split_s), warmup_ns=warmup_ns)
+    if len(cuts) < 2:
+        return None
+    at = _busiest(run.seeds[0], cuts, ns(asked.window_s))
+    first, second = cuts[at : at + 2]
+    whole = stretches.stretch(first.begin_ns, second.end_ns, length_ns=length_ns, warmup_ns=warmup_ns)
+    return _Seam(run, len(cuts), (first, second), whole)
 
 
 def _busiest(seed: SeedRun, cuts: Sequence[Stretch], window_ns: int) -> int:

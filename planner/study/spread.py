@@ -1,8 +1,9 @@
 """Intervals of every headline figure over the uncertain facts, and the tornado of what moves it.
 
 Samples (`uncertainty.sample`) are applied to the first seed of each variant: what the simulator reads by simulating
-again, at most `run.samples_simulated` times, the rest with the simulation held. A sample whose chips do not hold the
-replicas has no figures; it counts as one in which the limits do not hold.
+again, at most `run.samples_simulated` times, the rest with the simulation held. Whether a sample holds its limits is
+judged as the run's verdict is: with `fleet.spare` and `fleet.survive` under the same facts. A sample whose chips do not
+hold the replicas has no figures; it counts as one in which the limits do not hold.
 
 The tornado has two measures of a fact. Rank correlation (Spearman, ties at their mean rank) is over the samples, all
 facts moving at once. The swing is from the fact's low to its high alone; of facts that the simulator reads it takes
@@ -15,54 +16,35 @@ published figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.aggregate import slo
-from planner.aggregate.held import Held, headline
+from planner.aggregate.held import headline
 from planner.aggregate.power import Book
-from planner.aggregate.summary import class_figures, hold
-from planner.errors import Infeasible
 from planner.facts import catalog
 from planner.facts.fact import Fact
-from planner.study.uncertainty import Sample, Uncertain, alone, applied, sample, uncertain
+from planner.study.uncertainty import Sample, Uncertain, alone
+from planner.study.work import Simulate
+from planner.study.worlds import N_ALONE, Drawn, Figures, Job, world_of, worlds
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from planner.aggregate.inputs import SeedRun, VariantRun
+    from planner.aggregate.inputs import VariantRun
     from planner.aggregate.result import Result
-    from planner.fleet.fleet import Fleet
-    from planner.scenario import Scenario
 
-__all__ = ["LEVEL_FRAC", "N_ALONE", "Simulate", "World", "held_of", "quantile", "with_spread", "worlds"]
+__all__ = ["LEVEL_FRAC", "quantile", "rank_correlation", "with_spread"]
 
 LEVEL_FRAC = 0.9
 """Share of the samples inside an interval."""
-N_ALONE = 6
-"""Facts that the simulator reads of which each variant's swing is simulated."""
 N_SHOWN = 12
 """Bars of a tornado in `result.json`; the table has all."""
 _P_95 = 1.96
 """A standard normal is this far from 0 in 5 % of cases."""
 _LEAD = "cost.usd_per_mtok_out_whole"
 
-Figures = dict[str, float | None]
 Row = dict[str, Any]
-Job = tuple["VariantRun", Any, Mapping[str, float]]
-Simulate = Callable[[Sequence["Scenario"], Sequence["Fleet"]], "list[VariantRun]"]
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """A simulation under a draw of the facts that it reads."""
-
-    held: Held
-    simulated: Figures
-    """What the simulator gave: limits, attainment, throughput."""
-    is_met: bool
-    """Whether every limit holds."""
 
 
 @dataclass(slots=True)
@@ -71,7 +53,7 @@ class _Spread:
 
     run: VariantRun
     facts: Uncertain
-    samples: list[Sample]
+    samples: Sequence[Sample]
     base: Figures
     found: list[Figures | None]
     """Of each sample; None where the replicas do not fit."""
@@ -80,13 +62,23 @@ class _Spread:
     """Path of a simulated fact -> its ends and the figures there."""
 
 
-def with_spread(result: Result, runs: Sequence[VariantRun], simulate: Simulate) -> Result:
-    """The result with `uncertainty` of each variant that asks for samples, and the tables `samples` and `swings`."""
-    asked = [run for run in runs if run.scenario.run.samples is not None]
-    if not asked:
+def with_spread(
+    result: Result, runs: Sequence[VariantRun], drawn: Sequence[Drawn], made: Sequence[VariantRun], simulate: Simulate
+) -> Result:
+    """The result with `uncertainty` of each variant that asks for samples, and the tables `samples` and `swings`.
+
+    `drawn` is of each run, and `made` what came of the cases of all of them; `simulate` does what is found out to be
+    worth a look after that.
+    """
+    left = iter(made)
+    spreads = [
+        _spread(run, one, {key: next(left) for key in one.keys})
+        for run, one in zip(runs, drawn, strict=True)
+        if one.samples
+    ]
+    if not spreads:
         return result
     trees = dict(result.variants)
-    spreads = _sampled(asked, simulate)
     _swing_alone(spreads, simulate)
     import polars as pl
 
@@ -108,77 +100,17 @@ def _seed(spread: _Spread) -> int:
 # -- simulating --------------------------------------------------------------------------------------------------------
 
 
-def _sampled(runs: Sequence[VariantRun], simulate: Simulate) -> list[_Spread]:
-    spreads: list[_Spread] = []
-    jobs: list[Job] = []
-    for run in runs:
-        spec = run.scenario.run
-        assert spec.samples is not None
-        samples = sample(
-            run.scenario, spec.samples, seed=spec.seed, n_simulated=spec.samples_simulated, fleet=run.fleet
-        )
-        spreads.append(_Spread(run, uncertain(run.scenario, run.fleet), samples, {}, [None] * len(samples), 0, {}))
-        firsts = {one.simulated_ix: one for one in reversed(samples)}
-        jobs += [(run, ix, firsts[ix].values) for ix in sorted(firsts)]
-    found = worlds(jobs, simulate)
-    for spread in spreads:
-        base = _world(spread.run)
-        spread.base = base.simulated | headline(base.held, Book())
-        for ix, one in enumerate(spread.samples):
-            world = found.get((spread.run.scenario.name, one.simulated_ix))
-            if world is not None:
-                spread.found[ix] = world.simulated | headline(world.held, Book(one.values))
-                spread.n_met += world.is_met
-    return spreads
-
-
-def worlds(jobs: Sequence[Job], simulate: Simulate) -> dict[tuple[str, Any], World]:
-    """The simulation of each job (a run, a key, changed facts) that fits its chips, by variant and key: of its first
-    seed, with the layout held.
-    """
-    keys, scenarios, fleets = [], [], []
-    for run, key, values in jobs:
-        scenario = run.scenario
-        try:
-            changed = applied(run.fleet, Sample(0, values, None, 0), scenario.base_dir)
-            _check_fits(run, changed)
-        except Infeasible:
-            continue
-        keys.append((scenario.name, key))
-        scenarios.append(replace(scenario, run=scenario.run.model_copy(update={"seeds": 1})))
-        fleets.append(changed)
-    runs = simulate(scenarios, fleets) if keys else []
-    return {key: _world(run) for key, run in zip(keys, runs, strict=True)}
-
-
-def _check_fits(run: VariantRun, fleet: Fleet) -> None:
-    from planner.study.run import check_fits
-
-    check_fits(run.scenario, fleet, run.seeds[0].traffic.shortest_kv_tokens)
-
-
-def _world(run: VariantRun) -> World:
-    seed = run.seeds[0]
-    held = held_of(run, seed)
-    classes = class_figures(run, seed, held.span)
-    found: Figures = {}
-    for name, figures in classes.items():
-        for each in figures["limits"]:
-            found[f"classes.{name}.limits.{each['metric']}.{each['quantile']}"] = each["value"]
-        found[f"classes.{name}.attainment_frac"] = figures["attainment_frac"]
-    span_s = held.span.span_s
-    found["fleet.tokens_per_s_out"] = held.tokens["output"] / span_s if span_s > 0 else None
-    verdict = slo.verdict_of_all([slo.verdict(figures) for figures in classes.values()])
-    return World(held, found, verdict in {"met", None})
-
-
-def held_of(run: VariantRun, seed: SeedRun) -> Held:
-    """What money, power and carbon need of one simulation."""
-    from planner.aggregate.cost import Terms
-
-    has_allowance = any(pool.new_silicon for pool in run.fleet.pools)
-    terms = Terms.of(run.scenario.cost, catalog.load().finance(), has_allowance=has_allowance)
-    return hold(run, seed, terms)[0]
+def _spread(run: VariantRun, one: Drawn, made: Mapping[int, VariantRun]) -> _Spread:
+    base = world_of(run)
+    figures = base.simulated | headline(base.held, Book())
+    spread = _Spread(run, one.facts, one.samples, figures, [None] * len(one.samples), 0, {})
+    worlds = {key: world_of(each) for key, each in made.items() if each.seeds}
+    for ix, each in enumerate(one.samples):
+        world = worlds.get(each.simulated_ix)
+        if world is not None:
+            spread.found[ix] = world.simulated | headline(world.held, Book(each.values))
+            spread.n_met += world.is_met
+    return spread
 
 
 def _swing_alone(spreads: Sequence[_Spread], simulate: Simulate) -> None:

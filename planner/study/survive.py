@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from planner.aggregate.inputs import Check, SeedRun, VariantRun
 from planner.errors import Infeasible
 from planner.fleet import operation
 from planner.fleet.cells import targets
 from planner.fleet.layout import Lengths, lay_out
+from planner.study.work import Asked, Simulate, Unfit
 from planner.traffic.load import at_load
 
 if TYPE_CHECKING:
@@ -44,27 +45,36 @@ class Stress:
     """Why it cannot."""
 
 
-class Simulate(Protocol):
-    """Simulates variants on their fleets; after the first `n_own` come those that may serve some class not at all."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A scenario on its fleet with all that it has to stand."""
 
-    def __call__(self, variants: Sequence[Scenario], fleets: Sequence[Fleet], /, *, n_own: int) -> list[VariantRun]: ...
+    scenario: Scenario
+    fleet: Fleet
+    stresses: tuple[Stress, ...] = ()
+    unfit: Unfit = "refuse"
+    keeps_requests: bool = False
+    keeps_timeline: bool = False
 
 
-def with_checks(
-    variants: Sequence[Scenario], fleets: Sequence[Fleet], lengths: Sequence[Mapping[str, Lengths]], simulate: Simulate
-) -> list[VariantRun]:
-    """Every variant simulated, and beside it what its fleet has to stand besides."""
-    asked = [stresses(*each) for each in zip(variants, fleets, lengths, strict=True)]
-    able = [(stress, stress.fleet) for mine in asked for stress in mine if stress.fleet is not None]
-    runs = simulate(
-        [*variants, *(stress.scenario for stress, _ in able)],
-        [*fleets, *(fleet for _, fleet in able)],
-        n_own=len(variants),
-    )
-    seeds = {id(stress): run.seeds for (stress, _), run in zip(able, runs[len(variants) :], strict=True)}
+def simulated(cases: Sequence[Case], simulate: Simulate) -> list[VariantRun]:
+    """Every case simulated, and beside it what its fleet has to stand besides, all in one list of work."""
+    able = [(stress, stress.fleet) for case in cases for stress in case.stresses if stress.fleet is not None]
+    own = [
+        Asked(
+            case.scenario,
+            case.fleet,
+            case.unfit,
+            keeps_requests=case.keeps_requests,
+            keeps_timeline=case.keeps_timeline,
+        )
+        for case in cases
+    ]
+    runs = simulate([*own, *(Asked(stress.scenario, fleet, "try") for stress, fleet in able)])
+    seeds = {id(stress): run.seeds for (stress, _), run in zip(able, runs[len(cases) :], strict=True)}
     return [
-        replace(run, checks=tuple(_check(stress, seeds.get(id(stress), ())) for stress in mine))
-        for run, mine in zip(runs, asked, strict=False)
+        replace(run, checks=tuple(_check(stress, seeds.get(id(stress), ())) for stress in case.stresses))
+        for run, case in zip(runs, cases, strict=False)
     ]
 
 

@@ -24,7 +24,8 @@ from planner.scenario.layers import read_sets
 from planner.scenario.tree import show, steps
 from planner.study import points as table
 from planner.study.points import Point, Row, row_of
-from planner.study.run import inputs_digest, run, traffic_key
+from planner.study.run import inputs_digest, run
+from planner.study.work import traffic_key
 
 if TYPE_CHECKING:
     import polars as pl

@@ -29,7 +29,8 @@ from planner.fleet.layout import lay_out
 from planner.fleet.local_executor import LocalExecutor
 from planner.fleet.parts import Part
 from planner.scenario import Scenario, load
-from planner.study.run import mean_lengths, simulate
+from planner.study.run import mean_lengths
+from planner.study.work import Asked, simulate
 
 TEXT = """
 schema: 1
@@ -61,7 +62,7 @@ def timed(asked: Sequence[Scenario], executor: Executor) -> float:
     """Wall seconds of a run without its summing up."""
     fleet = lay_out(asked[0], mean_lengths(asked[0]))
     begun_s = time.perf_counter()
-    simulate(asked, [fleet] * len(asked), executor=executor)
+    simulate([Asked(each, fleet) for each in asked], executor=executor)
     return time.perf_counter() - begun_s
 
 
@@ -130,11 +131,11 @@ def one_cell(small: Scenario, say: Callable[[str, float, str, float], None]) -> 
 
     core.simulate_cell = catching
     try:
-        simulate([one], [fleet], executor=LocalExecutor(1))
+        simulate([Asked(one, fleet)], executor=LocalExecutor(1))
     finally:
         core.simulate_cell = simulated
     facts = DrawnFacts(0, 0, (), None, (0,), (0,))
-    part = Part("", 0, 0, (0,), facts, found[0])
+    part = Part("", "run", 0, 0, (0,), facts, found[0])
     packed = parts.pack(part)
     say("part_bytes", len(packed), "B", 1.0)
     say("pack_s", each_s(partial(parts.pack, part)), "s", 1.0)

@@ -248,15 +248,15 @@ def test_a_worker_out_of_memory_is_sent_smaller_bundles(
     note = tmp_path / "note"
     code = f"""
 from pathlib import Path
-from planner.fleet import ray_executor, ray_work
-def hungry(cells, own, made_by, run_id, *refs):
+from planner.fleet import ray_door, ray_work
+def hungry(order, own, *refs):
     note = Path({str(note)!r})
     if not note.exists():
-        note.write_text(str(len(cells)))
+        note.write_text(str(len(order.cells)))
         raise MemoryError("no more")
     given = iter(refs)
-    return ray_work.work(cells, [next(given) if each is None else each for each in own], made_by)
-ray_executor._work = ray_executor.ray.remote(num_cpus=1)(hungry)
+    return ray_work.work(order, [next(given) if each is None else each for each in own])
+ray_door._work = ray_door.ray.remote(num_cpus=1, num_returns=2)(hungry)
 """
     Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=code).end()
     assert note.exists()
@@ -277,18 +277,18 @@ def test_workers_without_this_planner_are_given_it(
 ) -> None:
     code = f"""
 from pathlib import Path
-from planner.fleet import ray_executor, ray_work
-look, seen = ray_executor._has_planner, []
+from planner.fleet import ray_door, ray_work
+look, seen = ray_door._has_planner, []
 def lacking():
     seen.append(1)
     return look() if len(seen) > 1 else False
-ray_executor._has_planner = lacking
-def noting(cells, own, made_by, run_id, *refs):
+ray_door._has_planner = lacking
+def noting(order, own, *refs):
     import sys
     Path({str(tmp_path / "note")!r}).write_text("\\n".join(sys.path))
     given = iter(refs)
-    return ray_work.work(cells, [next(given) if each is None else each for each in own], made_by)
-ray_executor._work = ray_executor.ray.remote(num_cpus=1)(noting)
+    return ray_work.work(order, [next(given) if each is None else each for each in own])
+ray_door._work = ray_door.ray.remote(num_cpus=1, num_returns=2)(noting)
 """
     Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=code).end()
     same_bytes(undisturbed, tmp_path / "out")
@@ -300,11 +300,11 @@ ray_executor._work = ray_executor.ray.remote(num_cpus=1)(noting)
 def test_a_cell_that_kills_its_workers_is_given_up_with_a_word(two_nodes: Any, work: str, tmp_path: Path) -> None:
     code = """
 import os
-from planner.fleet import ray_executor
+from planner.fleet import ray_bundles, ray_door
 def deadly(*given):
     os._exit(1)
-ray_executor._work = ray_executor.ray.remote(num_cpus=1)(deadly)
-ray_executor.TRIES = 1
+ray_door._work = ray_door.ray.remote(num_cpus=1, num_returns=2)(deadly)
+ray_bundles.TRIES = 1
 """
     driver = Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=code)
     _, told = driver.end(5)

@@ -34,9 +34,9 @@ def test_only_core_imports_the_extension():
     assert [file for file, tree in TREES.items() if "planner._core" in imported(tree)] == ["core.py"]
 
 
-def test_only_the_ray_executor_imports_ray():
+def test_only_the_door_to_ray_imports_it():
     users = [file for file, tree in TREES.items() if any(m.split(".")[0] == "ray" for m in imported(tree))]
-    assert set(users) <= {"fleet/ray_executor.py"}
+    assert users == ["fleet/ray_door.py"]
 
 
 def test_only_the_command_line_prints_exits_and_reads_the_environment():

@@ -113,12 +113,12 @@ MANY_PARTS = """
 import dataclasses
 from planner import core
 from planner.fleet import parts
-from planner.fleet.local_executor import Waiting
+from planner.fleet.waiting import Waiting
 from tests.deployments import cell, requests, toy
 asked = cell([(toy(), 1)], window_ns=10**7)
 tables = core.simulate_cell(asked | {"keep_requests": False}, requests([(k * 10**7, 0, 9, 40) for k in range(100)]))
 tables = dataclasses.replace(tables, requests=None)
-part = parts.unpack(parts.pack(parts.Part("", 0, 0, (0,), parts.DrawnFacts(1, 0, (), None, (1,), (1,)), tables)))
+part = parts.unpack(parts.pack(parts.Part("", "run", 0, 0, (0,), parts.DrawnFacts(1, 0, (), None, (1,), (1,)), tables)))
 n = 20_000
 class Many:
     n_cells = n

@@ -19,6 +19,7 @@ from planner.aggregate.result import Result
 from planner.errors import RunError, ScenarioError
 from planner.fleet import checkpoint, parts
 from planner.fleet.checkpoint import Checkpoint
+from planner.fleet.executor import Progress
 from planner.fleet.lock import NAME, Lock
 from planner.fleet.storage import Folder
 from planner.scenario import Scenario, load
@@ -44,7 +45,7 @@ class Stop(Exception):
     pass
 
 
-def interrupted(folder: Path, place: str, after: int, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def interrupted(folder: Path, place: str, after: int, monkeypatch: pytest.MonkeyPatch, *sets: str) -> list[bytes]:
     """A run that ends with its `after`-th part; gives the parts."""
     keep = Checkpoint.keep
     seen: list[bytes] = []
@@ -58,7 +59,7 @@ def interrupted(folder: Path, place: str, after: int, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "keep", stopping)
         with pytest.raises(Stop):
-            study.answer(asked(folder), out=place, workers=1)
+            study.answer(asked(folder, *sets), out=place, workers=1)
     return seen
 
 
@@ -102,6 +103,31 @@ def test_resume_does_what_is_missing_and_nothing_else(
     same(Result.load(place), whole)
 
 
+SAMPLED = ("run.seeds=1", "fleet.cell_replicas=null", "run.samples=6", "run.samples_simulated=2", "fleet.spare=10 %")
+
+
+@pytest.mark.parametrize("after", [3, 7])
+def test_samples_and_swings_are_gone_on_with_too(tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run and its check, two samples and theirs are one list of 6; swings are another that hangs on the first."""
+    place = str(tmp_path / "out")
+    told: list[Progress] = []
+    total = counted(monkeypatch)
+    whole = road.run(asked(tmp_path, *SAMPLED), progress=told.append, workers=1)
+    n_swings = len(total) - 6
+    assert n_swings >= 4
+    monkeypatch.undo()
+    assert (told[-1].n_cells, told[-1].total_s) == (len(total), len(total) * 630.0)
+    assert [each.done_s for each in told] == sorted(each.done_s for each in told)
+    kept = interrupted(tmp_path, place, after, monkeypatch, *SAMPLED)
+    names = [name for name in Folder.of(place + ".parts").names() if name.endswith(".part")]
+    assert [name.split("-")[0] for name in names].count("run") == min(after, 6)
+    assert len(names) == len(kept) == after
+    done = counted(monkeypatch)
+    resumed = study.answer(asked(tmp_path, *SAMPLED), out=place, is_resuming=True)
+    assert len(done) == len(total) - after
+    same(resumed.result, whole)
+
+
 def test_force_begins_anew(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted(tmp_path, place, 2, monkeypatch)
     done = counted(monkeypatch)
@@ -116,7 +142,7 @@ def test_what_was_torn_or_altered_is_done_again(tmp_path: Path, place: str, monk
     folder.write(names[0], folder.read(names[0])[:-7])
     folder.write(names[1], b"")
     folder.write(names[2], folder.read(names[2]).replace(b'"seed":', b'"Seed":', 1))
-    folder.write("000000-000000-9.part", kept[3])  # a cell that is in another part too
+    folder.write("run-000000-000000-9.part", kept[3])  # a cell that is in another part too
     folder.write(".000001.part.draft", b"half written by a process that was killed")
     done = counted(monkeypatch)
     resumed = study.answer(asked(tmp_path), out=place, is_resuming=True)

@@ -92,7 +92,7 @@ def test_a_cell_reads_its_own_rows_of_the_file_of_all(tmp_path: Path, where: str
 def test_another_core_does_not_work() -> None:
     ray_work.check_core(parts.made_by())
     with pytest.raises(RunError, match=r"a worker has core .*, the driver has 9\.9 abc; install the same planner"):
-        ray_work.work([], [], "9.9 abc")
+        ray_work.work(ray_work.Order("", 0, "9.9 abc", ()), [])
 
 
 @pytest.mark.parametrize(

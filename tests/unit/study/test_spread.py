@@ -143,6 +143,18 @@ def test_the_same_bytes_whatever_the_threads(found: Result) -> None:
     assert again.tables["swings"].equals(found.tables["swings"])
 
 
+def test_a_sample_is_judged_as_the_run_is() -> None:
+    """Its limits hold by themselves, but not with the only rack out, nor with nearly all of the load kept free."""
+    few = ("run.samples=3", "run.samples_simulated=1", "run.length=5 s", "traffic.chat.rate=50 req/s")
+    plain = load("-", stdin_text=TEXT, sets=few)
+    assert spread(run(plain, workers=2))["met_frac"] == 1.0
+    for more in ("fleet.survive={racks: 1}", "fleet.spare=99 %"):
+        result = run(load("-", stdin_text=TEXT, sets=[*few, more]), workers=2)
+        assert result.variants["base"]["verdict"] == "missed", more
+        assert spread(result)["met_frac"] == 0.0, more
+        assert spread(result)["figures"] == spread(run(plain, workers=2))["figures"], more
+
+
 def test_without_samples_there_is_none() -> None:
     plain = run(load("-", stdin_text=TEXT, sets=["run.samples=null", "run.samples_simulated=null"]), workers=2)
     assert plain.variants["base"]["uncertainty"] is None
