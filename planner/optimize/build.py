@@ -22,11 +22,12 @@ from planner.aggregate.cost import Terms
 from planner.errors import Fault, Infeasible, Notice, ScenarioError
 from planner.facts import catalog
 from planner.optimize.instance import Instance, Span, VendorShare, Way
+from planner.optimize.links import links_of
 from planner.optimize.periods import When, whens, worth_years
 from planner.optimize.racks import SHARED, kind_of, parked_w, places_of, probe_of, pue_of, rack_w_per_chip_w
 from planner.study.curves import Surface
 from planner.study.group import Part, entry_of
-from planner.study.run import mean_lengths
+from planner.study.run import mean_inputs, mean_lengths
 from planner.study.scaled import mean_rates, peak_frac
 from planner.study.surface import Wanted, decoders, surfaces
 
@@ -123,6 +124,7 @@ def question(
         parts.append(tuple(Part(name, ix) for ix, _ in enumerate(scenario.fleet.pools[name].deploy)))
         probes.append(probe)
     ways, uses = _ways(scenario, limits, parts, probes)
+    links = links_of(scenario, uses, parts, probes, mean_inputs(scenario) if any(u.partner for u in uses) else {})
     spans = tuple(
         Span(
             when.name,
@@ -146,6 +148,7 @@ def question(
         racks_down=scenario.fleet.survive.racks if scenario.fleet.survive else 0,
         budget_usd=scenario.goal.budget_usd,
         carbon_kgco2e=scenario.goal.carbon_limit_kgco2e,
+        links=links,
         vendors=tuple(VendorShare(n, v.min_frac, v.max_frac) for n, v in scenario.goal.vendors.items()),
         fixed_usd_per_year=sum(
             fact.number for part in SHARED if (fact := getattr(terms, f"{part}_usd_per_year")) is not None

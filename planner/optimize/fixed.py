@@ -161,6 +161,7 @@ def _why_not(asked: Question, stop: Stop) -> str:
             instance, kinds=tuple(replace(k, first_span=0, most_bought=()) for k in instance.kinds)
         ),
         "the carbon limit": replace(instance, carbon_kgco2e=None),
+        "the link": replace(instance, links=()),
     }
     ways = [name for name, one in freer.items() if solve(one, stop).decision is not None]
     return f"{' or '.join(ways)} does not allow it" if ways else "several limits together do not allow it"

@@ -103,6 +103,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """What prompts are handed over on, from the replicas that read them to those that answer."""
+
+    name: str
+    bytes_by_way: tuple[tuple[int, float], ...]
+    """(way, keys and values that a request of it moves)."""
+    bytes_per_s: float = 0.0
+    """What it takes whatever stands."""
+    by_replica: tuple[tuple[int, int, float], ...] = ()
+    """(kind, option, bytes a second that each of its replicas adds)."""
+
+
+@dataclass(frozen=True, slots=True)
 class VendorShare:
     """Least and most of the racks' purchase value that a vendor's racks are, in every span with racks."""
 
@@ -130,6 +143,7 @@ class Instance:
     carbon_kgco2e: float | None = None
     """Most carbon over the whole plan."""
     vendors: tuple[VendorShare, ...] = ()
+    links: tuple[Link, ...] = ()
     fixed_usd_per_year: float = 0.0
     """What the fleet costs whatever its racks: staff, software."""
 

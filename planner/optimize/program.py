@@ -5,6 +5,7 @@
     carving    replicas of at least c chips, in chips, <= N x what a rack holds of such replicas    for each size c
     demand     shares of a class over its ways sum to 1                     each span
     limits     peak x share x replicas per (request/s) / (1 - spare) <= replicas        each deployment and span
+    links      peak x share x bytes of a prompt's keys and values / (1 - spare) <= what the link takes
     power, space, budget, deliveries, vendors, carbon                      as the instance has them
     racks down the limits again for each kind, with shares of their own and fewer chips of that kind
 
@@ -22,6 +23,7 @@ from math import ceil, floor
 
 from planner.optimize.instance import Decision, Instance, Kind, rates, total
 from planner.optimize.linear import INF, Answer, Program, Stop
+from planner.optimize.links import rows_of
 from planner.optimize.reading import read
 
 TIE = 2e-7
@@ -199,6 +201,7 @@ def build(instance: Instance, *, failed: Sequence[Failed] = ()) -> Model:
     for t in spans:
         _demand(model, t, shares)
         _limits(model, t, shares, {})
+        _links(model, t, shares, {})
     _site_limits(model)
     _money(model)
     if instance.racks_down:
@@ -335,6 +338,21 @@ def _limits(model: Model, t: int, shares: Sequence[Sequence[int]], instead: Mapp
         model.program.row(row, upper=0.0, name=f"limits on {instance.kinds[k].name} {option.name}")
 
 
+def _links(model: Model, t: int, shares: Sequence[Sequence[int]], instead: Mapping[tuple[int, int], int]) -> None:
+    """What is handed over within what each link takes."""
+    for link, row in rows_of(model.instance, t, [column[t] for column in shares]):
+        for k, o, gb_per_s in row.by_replica:
+            option, column = model.instance.kinds[k].options[o], model.columns.replicas[k][o][t]
+            if (k, o) in instead:
+                column, n = instead[k, o], 1.0
+            elif column is None:
+                column, n = model.columns.racks[k][t], float(option.per_rack or 0)
+            else:
+                n = 1.0
+            row.terms[column] = row.terms.get(column, 0.0) - gb_per_s * n
+        model.program.row(row.terms, upper=row.gb_per_s, name=link.name)
+
+
 def _site_limits(model: Model) -> None:
     instance, racks = model.instance, model.columns.racks
     for t, _ in enumerate(instance.spans):
@@ -423,6 +441,7 @@ def _racks_down(model: Model) -> None:
             ]
             _demand(model, t, own)
             _limits(model, t, own, left)
+            _links(model, t, own, left)
 
 
 def _leave_out(model: Model, fleet: Failed) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.optimize.instance import Decision, Instance
 from planner.optimize.linear import INF, Program
+from planner.optimize.links import rows_of
 
 if TYPE_CHECKING:
     from planner.optimize.program import Model
@@ -73,6 +74,9 @@ def balanced(instance: Instance, decision: Decision) -> Decision:
             else:
                 for column in row:
                     program.upper[column] = 0.0
+        for _, link in rows_of(instance, t, columns):
+            stands = sum(decision.replicas[k][o][t] * gb_per_s for k, o, gb_per_s in link.by_replica)
+            program.row(link.terms, upper=link.gb_per_s + stands)
         found = program.solve()
         if found.status == "optimal":
             for w, column in enumerate(columns):

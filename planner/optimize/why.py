@@ -15,6 +15,7 @@ from planner import units
 from planner.optimize.build import Question, tightened
 from planner.optimize.instance import Decision, Instance, Kind, Place, Span, total
 from planner.optimize.linear import Stop
+from planner.optimize.links import GB, GIVEN, rows_of
 from planner.optimize.program import Model, build, solve
 from planner.optimize.verify import Proved
 from planner.study.curves import crossing
@@ -96,6 +97,8 @@ def _knobs(asked: Question, instance: Instance) -> list[tuple[str, str, Change, 
             found.append((f"date of {asked.pools[k]}", f"{months:g} months", _date(instance, k), "", 1.0))
     if instance.carbon_kgco2e is not None:
         found.append(("carbon limit", "1000 tCO2e", _carbon(instance), "carbon", 1.0))
+    if any(link.name == GIVEN for link in instance.links):
+        found.append((GIVEN, "1 GB/s", _link(instance), GIVEN, 1.0))
     found.append(("demand", "1 %", _demand(instance), "", 1.0))
     return found
 
@@ -136,6 +139,13 @@ def _date(instance: Instance, k: int) -> Change:
 
 def _carbon(instance: Instance) -> Change:
     return lambda sign: replace(instance, carbon_kgco2e=max(0.0, (instance.carbon_kgco2e or 0.0) + sign * 1e6))
+
+
+def _link(instance: Instance) -> Change:
+    return lambda sign: replace(
+        instance,
+        links=tuple(replace(link, bytes_per_s=max(0.0, link.bytes_per_s + sign * GB)) for link in instance.links),
+    )
 
 
 def _demand(instance: Instance) -> Change:
@@ -247,6 +257,7 @@ def relaxations(asked: Question, stop: Stop) -> list[Tree]:
             new = replace(instance, carbon_kgco2e=least_kg * (1 + 1e-6))
             what = f"a carbon limit of {units.format(least_kg, 'mass_co2')}"
             found.append(_way_out(asked, new, what, instance.carbon_kgco2e, least_kg, "kgCO2e", stop))
+    found += _wider_link(asked, stop)
     found += _wider_limits(asked, stop)
     return [one for one in found if one["buys"]]
 
@@ -271,6 +282,29 @@ def _least(instance: Instance, per_rack: dict[int, float]) -> float | None:
         program.row({**terms, most: -1.0}, upper=0.0)
     found = program.solve(Stop(0.0))
     return found.values[most] * scale if found.status == "optimal" else None
+
+
+def _wider_link(asked: Question, stop: Stop) -> list[Tree]:
+    """The least link that what has to be handed over fits."""
+    instance = asked.instance
+    found = []
+    for link in instance.links:
+        if link.name != GIVEN:
+            continue
+        model = build(replace(instance, links=()))
+        program = model.program
+        program.cost = [0.0] * len(program.cost)
+        width = program.column(cost=1.0)
+        for t, _ in enumerate(instance.spans):
+            for _, row in rows_of(instance, t, [column[t] for column in model.columns.shares]):
+                program.row({**row.terms, width: -1.0}, upper=0.0)
+        answer = program.solve(Stop(0.0))
+        if answer.status == "optimal":
+            least = answer.values[width] * GB
+            new = replace(instance, links=(replace(link, bytes_per_s=least * (1 + 1e-6)),))
+            what = f"a kv link of {units.format(least, 'bytes_per_s')}"
+            found.append(_way_out(asked, new, what, link.bytes_per_s, least, "B/s", stop))
+    return found
 
 
 def _more_racks(asked: Question, stop: Stop) -> list[Tree]:

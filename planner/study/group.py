@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from planner.aggregate import slo
 from planner.aggregate.latency import QUANTILES, latencies
 from planner.aggregate.work import chip_work, pool_sums
 from planner.core import simulate
-from planner.fleet.cells import sim_spec
+from planner.fleet.cells import ns, sim_spec
 from planner.fleet.layout import Lengths, lay_out
 from planner.scenario.sites import round_trips
 from planner.study.scaled import flat, scaled
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 AMPLE = 6
 """How many times its own replicas a group that does one phase finds on the other side."""
+_WIDE = 1e3
+"""How many times as wide as the fleet's a link is on which prompts do not wait."""
 KEPT_PACE_FRAC = 0.97
 """Of the tokens offered in the span, the share that a group has to make in it, or its queue grows for ever."""
 _OF_PHASE = {"mixed": None, "prefill": ("ttft", "queue"), "decode": ("tpot", "itl", "e2e")}
@@ -59,6 +61,8 @@ class Group:
     """Mean rate of each class as the scenario has it."""
     mix: Mapping[str, float]
     """Share of each class in the group's requests; they sum to 1."""
+    link: Mapping[str, Any] = field(default_factory=dict)
+    """In place of a link that the whole fleet shares: as slow for each prompt, without the others' in the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,24 @@ def group_of(
     traffic = {name: flat(scenario.traffic[name]) for name in scenario.traffic if name in mix}
     mini = replace(scenario, fleet=fleet_spec, traffic=traffic, site=site, sites={})
     n_chips = next(p.n_chips for p in fleet.placed if p.pool == names[part])
-    return Group(mini, fleet, phase, part, partner, n_replicas, n_chips, {n: rates[n] for n in mix}, dict(mix))
+    own_rates = {name: rates[name] for name in mix}
+    giver = names[part] if partner is None or phase == "prefill" else names[partner]
+    gives = next(p for p in fleet.placed if p.pool == giver)
+    link = _lonely(fleet, gives, mix, lengths) if phase != "mixed" else {}
+    return Group(mini, fleet, phase, part, partner, n_replicas, n_chips, own_rates, dict(mix), link)
+
+
+def _lonely(fleet: Fleet, placed: Placed, mix: Mapping[str, float], lengths: Mapping[str, Lengths]) -> dict[str, Any]:
+    """A link so wide that prompts do not wait for each other, and as long under way as a mean one takes on its own.
+
+    What the fleet hands over altogether is bounded elsewhere: a few replicas would find the whole link theirs, or, at
+    the loads that are tried, break on it where they themselves hold.
+    """
+    if fleet.kv_link_bytes_per_s is None:
+        return {}
+    width = fleet.kv_link_bytes_per_s.number
+    n_bytes = sum(share * lengths[name].input_tokens for name, share in mix.items()) * placed.plan["kv_bytes_per_token"]
+    return {"bytes_per_s": width * _WIDE, "latency_ns": ns(n_bytes / width)}
 
 
 def partner_name(part: Part, partner: Part | None, phase: str) -> str:
@@ -171,7 +192,7 @@ def resized(group: Group, n_replicas: int) -> Group:
 
 def describe(group: Group) -> str:
     """All that a simulation of the group depends on but its load, length and seed, as text for a digest."""
-    spec = sim_spec(group.scenario, group.fleet, seed=0, length_ns=1, keep_requests=False)
+    spec = sim_spec(group.scenario, group.fleet, seed=0, length_ns=1, keep_requests=False) | _link(group)
     shown = {
         "spec": spec,
         "traffic": repr(dict(group.scenario.traffic)),
@@ -203,7 +224,7 @@ def measure(group: Group, load_req_per_s: float, *, seed: int, length_s: float, 
         length_ns=offered.length_ns,
         keep_requests=False,
         block_tokens=offered.block_tokens,
-    )
+    ) | _link(group)
     sim = simulate(spec, offered.frame, offered.blocks)
     span_s = offered.length_ns / 1e9 - warmup_s
     ix = next(k for k, layout in enumerate(group.fleet.pools) if _is_part(group, layout))
@@ -236,6 +257,10 @@ def measure(group: Group, load_req_per_s: float, *, seed: int, length_s: float, 
         tokens_per_s_out=work["output_tokens"] / span_s / n,
         n_requests=offered.frame.height,
     )
+
+
+def _link(group: Group) -> dict[str, Any]:
+    return {"link": dict(group.link)} if group.link else {}
 
 
 def _is_part(group: Group, layout: PoolLayout) -> bool:

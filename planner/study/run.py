@@ -93,13 +93,24 @@ def _once(variants: Sequence[Scenario]) -> list[Scenario]:
 
 def mean_lengths(scenario: Scenario) -> dict[str, Lengths]:
     """Mean prompt and output of each class to two figures, so that a layout does not hang on a draw."""
+    return {
+        name: Lengths(*(float(f"{mean:.1e}") for mean in means)) for name, means in _sampled_means(scenario).items()
+    }
+
+
+def mean_inputs(scenario: Scenario) -> dict[str, float]:
+    """Mean tokens of a prompt of each class, those of a session so far included."""
+    return {name: means[0] for name, means in _sampled_means(scenario).items()}
+
+
+def _sampled_means(scenario: Scenario) -> dict[str, list[float]]:
+    """Mean prompt and output of each class."""
     from planner.traffic.requests import for_class_sample
 
     found = {}
     for name, traffic in scenario.traffic.items():
         frame = for_class_sample(traffic, name=name, seed=LAYOUT_SEED, base_dir=scenario.base_dir)
-        means = [int(frame[column].sum()) / max(1, frame.height) for column in ("input_tokens", "output_tokens")]
-        found[name] = Lengths(*(float(f"{mean:.1e}") for mean in means))
+        found[name] = [int(frame[column].sum()) / max(1, frame.height) for column in ("input_tokens", "output_tokens")]
     return found
 
 
