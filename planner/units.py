@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -141,6 +142,22 @@ KINDS: dict[str, Kind] = {
 }
 """Every kind of quantity; `KINDS[kind].unit` is the suffix of its name in memory."""
 
+_BIT_UNIT = re.compile(r"([kMGT]?)(?:b|bit|bits)(/s|ps)?")
+_SPELT = {
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("msec", "msecs", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("usec", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("m", "mins", "minute", "minutes"), "min"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("y", "year", "years"), "yr"),
+    **dict.fromkeys(("gbps", "gb/s"), "Gbit/s"),
+    **dict.fromkeys(("percent", "pct"), "%"),
+    **dict.fromkeys(("rps", "qps", "req/sec"), "req/s"),
+    **dict.fromkeys(("tps", "tok/sec", "tokens/sec"), "tok/s"),
+    **dict.fromkeys(("$", "dollar", "dollars"), "USD"),
+    **dict.fromkeys(("watt", "watts"), "W"),
+}
+"""Words that people write for a unit, folded, and the unit to suggest."""
 _WHOLE_UNITS = frozenset({"bytes", "tokens", "count"})
 _NUMBER = re.compile(r"([+-]?)(\d{1,40}(?:_\d{1,40})*)?(?:\.(\d{0,40}))?(?:[eE]([+-]?\d{1,3}))?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?\.?(nan|inf|infinity)\b", re.IGNORECASE)
@@ -180,9 +197,12 @@ def parse(text: str, kind: str) -> float:
     if spec.is_whole and exact.denominator != 1:
         raise UnitError(f"'{_short(text)}' is not a whole number", f"write a count such as {spec.example}")
     try:
-        return float(exact)
+        value = float(exact)
     except OverflowError:
         raise UnitError(f"'{_short(text)}' is too large a number") from None
+    if exact and not value:
+        raise UnitError(f"'{_short(text)}' is too small a number", "write 0 if none is meant")
+    return value
 
 
 def _split(text: str, spec: Kind) -> tuple[Fraction, str]:
@@ -194,17 +214,18 @@ def _split(text: str, spec: Kind) -> tuple[Fraction, str]:
     digits = match is not None and (match[2] or match[3])
     if match is None or not digits:
         raise UnitError(f"'{_short(text)}' does not start with a number", f"write a quantity such as {spec.example}")
-    unit = text[match.end() :].strip()
+    unit = text[match.end() :].strip().replace("\u03bc", "µ")  # a Greek mu looks the same
     if unit[:1] in {",", "'", "_", "."} or unit[:1].isdigit() or re.match(r"[eE][+-]?\d", unit):
-        raise UnitError(f"'{_short(text)}' is not a number that planner reads", "write thousands as 1200 or 1_200")
+        raise UnitError(f"'{_short(text)}' is not a number that planner reads", "write 1200 or 1_200, and 0.5 with a point")
     return Fraction(Decimal(match[0].replace("_", ""))), unit
 
 
 def _unknown_unit(unit: str, kind: str) -> UnitError:
     spec = KINDS[kind]
     homes = [name for name, other in KINDS.items() if unit in other.units and name != kind]
-    if kind == "bytes_per_s" and "bits_per_s" in homes:
-        as_bytes = unit.replace("bit", "B").replace("b/", "B/")
+    bits = _BIT_UNIT.fullmatch(unit)
+    if bits and (kind == "bytes_per_s" or (kind == "bytes" and not bits[2])):
+        as_bytes = f"{bits[1]}B{'/s' if kind == 'bytes_per_s' else ''}"
         return UnitError(
             f"'{unit}' counts bits where bytes are meant", f"divide by 8 and write {as_bytes} (such as {spec.example})"
         )
@@ -215,13 +236,16 @@ def _unknown_unit(unit: str, kind: str) -> UnitError:
         )
     if re.search(r"\b[kMG]?(EUR|GBP|JPY|CNY|CHF|CAD|AUD|INR|SEK|NOK)\b", unit):
         return UnitError(f"currency of '{_short(unit)}' is not known", f"convert to USD, such as {spec.example}")
-    return UnitError(f"unknown unit '{_short(unit)}'", _suggest(unit, spec.units))
+    odd = [f"{c!r} ({unicodedata.name(c, 'no name')})" for c in unit[:40] if not c.isascii() and c != "µ"]
+    seen = f", which has {', '.join(odd)}" if odd else ""
+    return UnitError(f"unknown unit '{_short(unit)}'{seen}", _suggest(unit, spec.units))
 
 
 def _suggest(unit: str, known: Iterable[str]) -> str:
     names = list(known)
     folded = unit.casefold()
     alike = [name for name in names if name.casefold() == folded]
+    alike = alike or [name for name in (_SPELT.get(folded),) if name in names]
     if not alike:
         alike = sorted(
             (n for n in names if _edits(folded, n.casefold()) <= max(1, len(n) // 3) or folded.endswith(n.casefold())),

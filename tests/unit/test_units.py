@@ -115,6 +115,9 @@ def test_a_factor_off_by_a_thousand_fails(monkeypatch: pytest.MonkeyPatch) -> No
         ("+5 s", "time", 5.0),
         ("-5 s", "time", -5.0),
         ("1e-7 s", "time", 1e-7),
+        ("5 \u00b5s", "time", 5e-6),
+        ("5 \u03bcs", "time", 5e-6),
+        ("0e-500 s", "time", 0.0),
     ],
 )
 def test_reads(text: str, kind: str, value: float) -> None:
@@ -133,8 +136,17 @@ def test_reads(text: str, kind: str, value: float) -> None:
         ("nan s", "time", "'nan s' is not a finite number; write a quantity such as 30 ms"),
         ("-inf GB", "bytes", "'-inf GB' is not a finite number; write a quantity such as 80 GiB"),
         ("1e400 s", "time", "'1e400 s' is too large a number"),
-        ("1e9999 s", "time", "'1e9999 s' is not a number that planner reads; write thousands as 1200 or 1_200"),
-        ("1,200 tok", "tokens", "'1,200 tok' is not a number that planner reads; write thousands as 1200 or 1_200"),
+        ("1e9999 s", "time", "'1e9999 s' is not a number that planner reads; write 1200 or 1_200, and 0.5 with a point"),
+        ("1,200 tok", "tokens", "'1,200 tok' is not a number that planner reads; write 1200 or 1_200, and 0.5 with a point"),
+        ("1e-400 s", "time", "'1e-400 s' is too small a number; write 0 if none is meant"),
+        ("1,5 s", "time", "'1,5 s' is not a number that planner reads; write 1200 or 1_200, and 0.5 with a point"),
+        ("30 m\u0455", "time", "unknown unit 'm\u0455', which has '\u0455' (CYRILLIC SMALL LETTER DZE); did you mean ms?"),
+        ("\u0663 s", "time", "'\u0663 s' does not start with a number; write a quantity such as 30 ms"),
+        ("30 sec", "time", "unknown unit 'sec'; did you mean s?"),
+        ("2 hours", "time", "unknown unit 'hours'; did you mean h?"),
+        ("5 rps", "rate", "unknown unit 'rps'; did you mean req/s?"),
+        ("1.5 mW", "power", "unknown unit 'mW'; did you mean MW?"),
+        ("400 Gbps", "bits_per_s", "unknown unit 'Gbps'; did you mean Gbit/s?"),
         ("7.5 chips", "count", "'7.5 chips' is not a whole number; write a count such as 8"),
         ("8 GB", "bytes_per_s", "'GB' is a unit of bytes where bytes per second is meant; write it such as 8 TB/s"),
         ("0.1 EUR/kWh", "usd_per_kwh", "currency of 'EUR/kWh' is not known; convert to USD, such as 0.08 USD/kWh"),
@@ -146,13 +158,21 @@ def test_refuses_with_the_way_out(text: str, kind: str, message: str) -> None:
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("unit", ["Gbit/s", "Gb/s"])
+@pytest.mark.parametrize("unit", ["Gbit/s", "Gb/s", "Gbps", "Gbit"])
 def test_bits_where_bytes_are_meant_are_named(unit: str) -> None:
     with pytest.raises(units.UnitError) as caught:
         units.parse(f"400 {unit}", "bytes_per_s")
     assert (
         str(caught.value) == f"'{unit}' counts bits where bytes are meant; divide by 8 and write GB/s (such as 8 TB/s)"
     )
+
+
+@pytest.mark.parametrize("unit", ["Gb", "Gbit", "Gbits"])
+def test_bits_of_memory_are_named(unit: str) -> None:
+    with pytest.raises(units.UnitError, match=f"'{unit}' counts bits where bytes are meant; divide by 8 and write GB "):
+        units.parse(f"80 {unit}", "bytes")
+    with pytest.raises(units.UnitError, match="a unit of bits per second where bytes is meant"):
+        units.parse("8 Tb/s", "bytes")
 
 
 @pytest.mark.parametrize(
