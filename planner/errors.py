@@ -113,7 +113,7 @@ def near(name: str, known: Iterable[str]) -> str:
     """
     options = list(dict.fromkeys(known))
     if not options:
-        return ""
+        return "; there are none"
     folded: dict[str, str] = {}
     for option in options:
         folded.setdefault(option.casefold(), option)

@@ -199,7 +199,7 @@ def parse(text: str, kind: str) -> float:
     try:
         value = float(exact)
     except OverflowError:
-        raise UnitError(f"'{_short(text)}' is too large a number") from None
+        raise UnitError(f"'{_short(text)}' is too large a number", "write one below 1e308") from None
     if exact and not value:
         raise UnitError(f"'{_short(text)}' is too small a number", "write 0 if none is meant")
     return value
@@ -216,7 +216,9 @@ def _split(text: str, spec: Kind) -> tuple[Fraction, str]:
         raise UnitError(f"'{_short(text)}' does not start with a number", f"write a quantity such as {spec.example}")
     unit = text[match.end() :].strip().replace("\u03bc", "µ")  # a Greek mu looks the same
     if unit[:1] in {",", "'", "_", "."} or unit[:1].isdigit() or re.match(r"[eE][+-]?\d", unit):
-        raise UnitError(f"'{_short(text)}' is not a number that planner reads", "write 1200 or 1_200, and 0.5 with a point")
+        raise UnitError(
+            f"'{_short(text)}' is not a number that planner reads", "write 1200 or 1_200, and 0.5 with a point"
+        )
     return Fraction(Decimal(match[0].replace("_", ""))), unit
 
 

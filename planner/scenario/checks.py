@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
         slo, model = klass.get("slo"), klass.get("model")
         if isinstance(slo, str) and slo not in limits:
             yield Trouble(("traffic", name, "slo"), f"no limits are named {shown(slo)}{near(slo, limits)}")
-        is_served = is_open or not pools or any(model in models for models in deployed.values())
+        is_served = is_open or not pools or any(_is_in(model, models) for models in deployed.values())
         if isinstance(model, str) and not is_served:
             yield Trouble(
                 ("traffic", name, "model"),
@@ -70,20 +70,30 @@ def _route(
     elif isinstance(route, Mapping):
         names = [(pool, (*loc, pool)) for pool in route]
     for pool, at in names:
-        if pool not in pools:
-            yield Trouble(at, f"no pool is named {shown(pool)}{near(str(pool), pools)}")
-        elif _as_map(pools[pool]).get("deploy") != "any" and model not in deployed.get(pool, set()):
-            yield Trouble(at, f"pool {shown(pool)} does not deploy {shown(model)}, the model of class {shown(name)}")
+        if isinstance(pool, str) and pool not in pools:
+            yield Trouble(at, f"no pool is named {shown(pool)}{near(pool, pools)}")
+        elif (
+            isinstance(pool, str)
+            and _as_map(pools[pool]).get("deploy") != "any"
+            and not _is_in(model, deployed.get(pool, set()))
+        ):
+            what = f"pool {shown(pool)} does not deploy {shown(model)}, the model of class {shown(name)}"
+            yield Trouble(at, what, "add it to the `deploy` of that pool, or take the pool out of the route")
 
 
 def _deployed(pool: Any, roles: set[str]) -> set[Any]:
     """The models that a pool deploys in one of some roles."""
     entries = map(_as_map, _list(_as_map(pool), "deploy"))
-    return {entry.get("model") for entry in entries if entry.get("role", "mixed") in roles}
+    return {str(entry.get("model")) for entry in entries if _is_in(entry.get("role", "mixed"), roles)}
 
 
 def _decodes(pool: Any, model: Any) -> bool:
-    return _as_map(pool).get("deploy") == "any" or model in _deployed(pool, {"mixed", "decode"})
+    return _as_map(pool).get("deploy") == "any" or _is_in(model, _deployed(pool, {"mixed", "decode"}))
+
+
+def _is_in(name: Any, names: Collection[str]) -> bool:
+    """Whether `name` is one of the names; what is no text at all is none."""
+    return isinstance(name, str) and name in names
 
 
 def _pools_named(data: Mapping[str, Any], pools: Mapping[str, Any]) -> Iterator[Trouble]:
@@ -98,8 +108,8 @@ def _pools_named(data: Mapping[str, Any], pools: Mapping[str, Any]) -> Iterator[
                 yield Trouble(loc, what, "deploy the model there, with role: decode or without a role")
     for site, found in _map(data, "sites").items():
         for i, name in enumerate(_list(_as_map(found), "pools")):
-            if name not in pools:
-                yield Trouble(("sites", site, "pools", i), f"no pool is named {shown(name)}{near(str(name), pools)}")
+            if isinstance(name, str) and name not in pools:
+                yield Trouble(("sites", site, "pools", i), f"no pool is named {shown(name)}{near(name, pools)}")
 
 
 def _round_trips(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Trouble]:

@@ -51,9 +51,9 @@ class TextOf(Reader):
 
     def read(self, value: Any) -> str:
         if not isinstance(value, str):
-            raise fault(f"{self.noun} is meant, not {shown(value)}")
+            raise fault(f"{self.noun} is meant, not {shown(value)}", "write one word or one line")
         if not value.strip():
-            raise fault(f"{self.noun} is empty")
+            raise fault(f"{self.noun} is empty", "write it, or take the key away")
         if len(value) > self.most:
             raise fault(f"{self.noun} of {len(value):,} characters", f"at most {self.most:,}")
         return value
@@ -67,10 +67,10 @@ class NameOf(Reader):
     """The name of a class, pool, limit set, override or variant."""
 
     def read(self, value: Any) -> str:
-        text = str(value)
+        text = value if isinstance(value, str) else ""
         if not text or text != text.strip() or len(text) > _MAX_NAME or not text.isprintable():
             raise fault(
-                f"{shown(text)} is no name",
+                f"{shown(value)} is no name",
                 f"a name has 1 to {_MAX_NAME} visible characters and no space at its ends",
             )
         return text
@@ -157,7 +157,7 @@ class Factor(Reader):
         try:
             number = float(_plain_number(value, "2.5"))
         except OverflowError:
-            raise fault(f"{shown(value)} is too large a number") from None
+            raise fault(f"{shown(value)} is too large a number", "write one below 1e308") from None
         wanted = self.bounds.broken(number, "ratio")
         if wanted:
             raise fault(f"{shown(value)} is out of range", f"write a number {wanted}")

@@ -14,8 +14,8 @@ from planner.scenario import checks
 from planner.scenario.files import canonical, rebase
 from planner.scenario.layers import FILE, shape_at
 from planner.scenario.schema import Question
-from planner.scenario.section import Trouble, shown
-from planner.scenario.shape import known
+from planner.scenario.section import Loc, Trouble, shown
+from planner.scenario.shape import Fields, known
 from planner.scenario.tree import Tree, show
 from planner.scenario.unsupported import fault_at
 
@@ -66,7 +66,7 @@ def read_error(error: ValidationError) -> Iterator[Trouble]:
             case "missing" if (loc[:-1], f"{loc[-1]} is missing") in said:
                 pass  # the section's own rule says what asks for it
             case "missing":
-                yield Trouble(loc[:-1], f"{loc[-1]} is missing")
+                yield Trouble(loc[:-1], f"{loc[-1]} is missing", f"add it: {meaning(loc[:-1], str(loc[-1]))}")
             case "extra_forbidden":
                 parent = shape_at(loc[:-1], FILE)
                 hint = near(str(loc[-1])[:100], known(parent) if parent else ())
@@ -81,6 +81,14 @@ def read_error(error: ValidationError) -> Iterator[Trouble]:
                 yield Trouble(loc, f"a list is meant, not {shown(line['input'])}", "write it in brackets: [...]")
             case _:
                 yield Trouble(loc, line["msg"])
+
+
+def meaning(at: Loc, key: str) -> str:
+    """What a key of the section at `at` holds, in the first sentence of its documentation."""
+    shape = shape_at(at, FILE)
+    fields = shape.section.model_fields if isinstance(shape, Fields) else {}
+    said = next((field.description for name, field in fields.items() if key == (field.alias or name)), None)
+    return " ".join((said or f"a value of {key}").split()).partition(". ")[0].rstrip(".")
 
 
 def placed(tree: Tree, trouble: Trouble) -> Fault:

@@ -224,7 +224,8 @@ def _resolve(tree: Tree, change: Change, faults: list[Fault]) -> Steps | None:
     here: Tree | None = tree
     for i, raw in enumerate(change.path):
         is_last = i == len(change.path) - 1
-        step: str | int = int(raw) if isinstance(shape, Items) and isinstance(raw, str) and raw.isdecimal() else raw
+        is_index = isinstance(shape, Items) and isinstance(raw, str) and raw.isdecimal() and len(raw) <= 6
+        step: str | int = int(raw) if is_index else raw
         if i == 0 and step in (*_FILE_KEYS, "schema"):
             refuse(f"{step} cannot be set by a path", "set the value itself, such as fleet.pools.a.count")
             return None
@@ -232,7 +233,7 @@ def _resolve(tree: Tree, change: Change, faults: list[Fault]) -> Steps | None:
         if inner is None:
             options = known(shape)
             if isinstance(shape, Leaf) and not options:
-                refuse(f"{show(tuple(path))} is a single value: it has no {shown(step)}")
+                refuse(f"{show(tuple(path))} is a single value: it has no {shown(step)}", "set that value itself")
             elif isinstance(shape, Items):
                 refuse(f"{show(tuple(path))} is a list: {shown(step)} is no item", "items are written [0]")
             else:

@@ -150,7 +150,9 @@ def _section(parts: Mapping[str, Tree], key: str, faults: list[Fault]) -> Tree:
     if found is not None and isinstance(found.value, dict):
         return found
     if found is not None and found.value is not None:
-        faults.append(fault_at(found, (key,), f"a map of names is meant, not {shown(found.plain())}"))
+        faults.append(
+            fault_at(found, (key,), f"a map of names is meant, not {shown(found.plain())}", "write name: value lines")
+        )
     return Tree({}, next(iter(parts.values())).origin)
 
 
@@ -169,11 +171,13 @@ def _variants(tree: Tree, changes: Mapping[str, Any], faults: list[Fault]) -> di
             continue
         items = listed.value if isinstance(listed.value, list) else [listed] if isinstance(listed.value, str) else None
         if items is None:
-            faults.append(fault_at(listed, at, f"a list of overrides is meant, not {shown(listed.plain())}"))
+            faults.append(
+                fault_at(listed, at, f"a list of overrides is meant, not {shown(listed.plain())}", "such as [name]")
+            )
             continue
         names: list[str] = []
         for i, item in enumerate(items):
-            if item.value not in changes:
+            if not isinstance(item.value, str) or item.value not in changes:
                 what = f"no override is named {shown(item.plain())}{near(str(item.value), changes)}"
                 faults.append(fault_at(item, (*at, i), what))
             elif item.value in names:

@@ -52,7 +52,7 @@ class Pause(Section):
         if self.median_s is not None and self.p95_s is not None and self.p95_s <= self.median_s:
             yield Trouble(("p95",), "p95 is not above the median")
         if self.low_s is not None and self.high_s is not None and self.high_s < self.low_s:
-            yield Trouble(("high",), "high is below low")
+            yield Trouble(("high",), "high is below low", "write the smaller one as low")
 
 
 NO_PAUSE = Pause.model_validate("0 s")

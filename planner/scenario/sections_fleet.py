@@ -120,7 +120,7 @@ class CountRange(Section):
 
     def laws(self) -> Iterator[Trouble]:
         if self.max < self.min:
-            yield Trouble(("max",), f"max {self.max} is below min {self.min}")
+            yield Trouble(("max",), f"max {self.max} is below min {self.min}", "write the smaller one as min")
 
 
 class Pool(Section):

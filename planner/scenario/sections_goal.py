@@ -42,7 +42,9 @@ class VendorRange(Section):
 
     def laws(self) -> Iterator[Trouble]:
         if self.max_frac < self.min_frac:
-            yield Trouble(("max",), f"max {self.max_frac:g} is below min {self.min_frac:g}")
+            yield Trouble(
+                ("max",), f"max {self.max_frac:g} is below min {self.min_frac:g}", "write the smaller one as min"
+            )
 
 
 class Goal(Section):

@@ -78,4 +78,4 @@ class Autoscale(Section):
 
     def laws(self) -> Iterator[Trouble]:
         if self.max is not None and self.max < self.min:
-            yield Trouble(("max",), f"max {self.max} is below min {self.min}")
+            yield Trouble(("max",), f"max {self.max} is below min {self.min}", "write the smaller one as min")

@@ -59,7 +59,7 @@ class Dist(Section):
     @classmethod
     def rules(cls, data: Mapping[str, Any]) -> Iterator[Trouble]:
         kind = data.get("dist")
-        if kind not in _DIST_KEYS:
+        if not isinstance(kind, str) or kind not in _DIST_KEYS:
             return
         asked = _DIST_KEYS[kind]
         if kind == "empirical":
@@ -76,7 +76,9 @@ class Dist(Section):
         if self.median is not None and self.p95 is not None and self.p95 <= self.median:
             yield Trouble(("p95",), f"p95 of {self.p95:,} tok is not above the median of {self.median:,} tok")
         if self.low is not None and self.high is not None and self.high < self.low:
-            yield Trouble(("high",), f"high of {self.high:,} tok is below low of {self.low:,} tok")
+            yield Trouble(
+                ("high",), f"high of {self.high:,} tok is below low of {self.low:,} tok", "write the smaller one as low"
+            )
         if self.values is not None and not self.values:
             yield Trouble(("values",), "no lengths to draw from", "write at least one")
         if self.weights is not None and self.values is not None:

@@ -80,7 +80,7 @@ def test_errors_cross_processes_whole() -> None:
         ("GB200", ["gb200", "h100-sxm"], "; did you mean gb200?"),
         ("h100", ["gb200", "h100-sxm", "mi300x"], "; did you mean h100-sxm?"),
         ("zzz", ["a", "b"], "; known: a, b"),
-        ("zzz", [], ""),
+        ("zzz", [], "; there are none"),
     ],
 )
 def test_near_names(name: str, known: list[str], text: str) -> None:

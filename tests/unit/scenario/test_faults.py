@@ -26,7 +26,7 @@ def test_many_faults_in_one_report(faults: Faults) -> None:
         "6:11: traffic.chat.rate: unknown unit 'rq/s'; did you mean req/s, kreq/s, Mreq/s?",
         "9:10: traffic.chat.slo: no limits are named 'quik'; did you mean quick?",
         "11:23: slo.quick.ttft.p95: unknown unit 'mss'; did you mean ms, s?",
-        "14:5: fleet.pools.a: count is missing",
+        "14:5: fleet.pools.a: count is missing; add it: Number of racks; `{min, max}` lets `planner optimize` choose",
         "14:15: fleet.pools.a.rack: no rack is named 'jalapeno-rak'; did you mean jalapeno-rack?",
         "14:29: fleet.pools.a.cuont: unknown key 'cuont'; did you mean count, contract?",
         "15:14: site.grid: no site is named 'us-virgina'; did you mean us-virginia, us-georgia, us-arizona?",

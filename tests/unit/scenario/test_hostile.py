@@ -69,3 +69,32 @@ def test_names_are_visible(name: str) -> None:
 def test_a_name_with_a_dot_is_reached_in_quotes() -> None:
     text = SMALL.replace("    a: {rack", "    gpt-4.1: {rack")
     assert load("-", stdin_text=text, sets=['fleet.pools."gpt-4.1".count=3']).fleet.pools["gpt-4.1"].count == 3
+
+
+SHAPES = ["{a: 1}", "[1]", "[[1]]", "{a: {b: [1]}}", "null", "1e400", "inf", "'\\e[31m'", "-1", "''"]
+PLACES = (
+    "traffic.chat.model traffic.chat.input.dist traffic.chat.slo traffic.chat.tenant traffic.chat.arrivals traffic.chat"
+    " fleet.pools.a.deploy.0.model fleet.pools.a.deploy.0.role fleet.pools.a.deploy.0.decode_pool fleet.pools.a.deploy"
+    " fleet.pools.a.rack fleet.pools.a.count fleet.router fleet.routes fleet.kv_link fleet.survive site sites site.name"
+    " goal goal.minimise goal.budget run run.length periods cost slo slo.x traffic fleet title question"
+)
+
+
+@pytest.mark.parametrize("place", PLACES.split())
+def test_a_value_of_another_shape_is_refused_with_the_way_out(place: str) -> None:
+    for shape in [*SHAPES, f"{{chat: {{pools: {SHAPES[0]}}}}}", f"{{chat: {{pools: [{SHAPES[0]}]}}}}"]:
+        try:
+            load("-", stdin_text=SMALL, sets=[f"{place}={shape}"])
+        except ScenarioError as error:
+            for fault in error.faults:
+                assert fault.way_out or "did you mean" in fault.what or "known:" in fault.what or "none" in fault.what, (
+                    str(fault)
+                )
+
+
+def test_variants_of_another_shape_are_refused() -> None:
+    for listed in ("[[x]]", "[{a: 1}]", "{a: 1}", "[1, x]"):
+        with pytest.raises(ScenarioError):
+            load("-", stdin_text=f"{SMALL}scenarios: {{v: {listed}}}\n")
+    with pytest.raises(ScenarioError, match="is no item"):
+        load("-", stdin_text=SMALL, sets=[f"fleet.pools.a.deploy.{'9' * 5000}.model=x"])
