@@ -87,9 +87,9 @@ def test_a_value_of_another_shape_is_refused_with_the_way_out(place: str) -> Non
             load("-", stdin_text=SMALL, sets=[f"{place}={shape}"])
         except ScenarioError as error:
             for fault in error.faults:
-                assert fault.way_out or "did you mean" in fault.what or "known:" in fault.what or "none" in fault.what, (
-                    str(fault)
-                )
+                assert (
+                    fault.way_out or "did you mean" in fault.what or "known:" in fault.what or "none" in fault.what
+                ), str(fault)
 
 
 def test_variants_of_another_shape_are_refused() -> None:
