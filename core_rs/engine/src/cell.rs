@@ -19,7 +19,7 @@ use crate::operation::Operation;
 use crate::placed::Deployment;
 use crate::policy::Policy;
 use crate::prefix::HashFeed;
-use crate::replica::{Desk, Notes, Replica};
+use crate::replica::{Desk, Horizon, Notes, Replica};
 use crate::request::{Fate, Request, Slab};
 use crate::router::Router;
 use crate::spec::SimSpec;
@@ -85,6 +85,7 @@ pub struct Sim {
     now_ns: u64,
     n_events: u64,
     n_at_now: u64,
+    horizon: Horizon,
     ended: Vec<(u32, u64)>,
     notes: Notes,
     pub timeline: Timeline,
@@ -113,12 +114,22 @@ impl Sim {
         let notes = Notes { wants_first_tokens: router.needs_first_tokens(), ..Notes::default() };
         let clock = Clock { window_ns: spec.window_ns, warmup_ns: spec.warmup_ns, length_ns: spec.length_ns };
         let limits = spec.classes.iter().map(|c| c.limits.clone()).collect();
+        let operation = Operation::new(&spec);
+        let is_watched = spec.timeline_rows > 0 || notes.wants_first_tokens || operation.is_eventful();
+        let is_left = spec.classes.iter().any(|class| class.timeout_ns.is_some() || class.cancel_after_ns.is_some());
+        let is_split = spec.deployments.iter().any(|placed| !placed.decode_targets.is_empty());
+        let horizon = Horizon {
+            is_open: !(is_watched || is_left || is_split || policy.is_ranked || policy.has_caps),
+            deadline_ns: spec.length_ns.saturating_add(spec.drain_ns),
+            next_arrival_ns: 0,
+            turns: 0,
+        };
         let mut sim = Self {
             clock,
             limits,
             router,
             agenda: Agenda::default(),
-            operation: Operation::new(&spec),
+            operation,
             link: Link::new(spec.link),
             queue: IndexedHeap::new(replicas.len()),
             classes: spec.classes.iter().map(|_| ClassMeter::new(spec.n_pools)).collect(),
@@ -139,6 +150,7 @@ impl Sim {
             now_ns: 0,
             n_events: 0,
             n_at_now: 0,
+            horizon,
             ended: Vec::new(),
             notes,
             timeline: Timeline::new(spec.timeline_rows),
@@ -195,7 +207,7 @@ impl Sim {
     fn tick(&mut self, t: u64) -> Result<()> {
         self.n_events += 1;
         if t > self.now_ns {
-            (self.now_ns, self.n_at_now) = (t, 0);
+            (self.now_ns, self.n_at_now, self.horizon.turns) = (t, 0, 0);
             return Ok(());
         }
         self.n_at_now += 1;
@@ -228,6 +240,7 @@ impl Sim {
 
     /// A replica has come to a boundary.
     fn wake(&mut self, t: u64, replica: u32) {
+        self.horizon.turns = self.horizon.turns.max(replica + 1);
         if self.replicas.len() >= MANY_REPLICAS {
             self.look_ahead();
         }
@@ -269,6 +282,7 @@ impl Sim {
             notes: &mut self.notes,
             timeline: &mut self.timeline,
             number: replica,
+            horizon: self.horizon,
             next_admission: &mut self.next_admission,
         };
         work(&mut self.replicas[replica as usize], &mut desk)

@@ -138,6 +138,11 @@ impl Inbox {
         self.rows.arrival_ns.get(self.at).copied()
     }
 
+    /// Whether rows follow others.
+    pub fn has_chains(&self) -> bool {
+        self.chains.is_some()
+    }
+
     /// Take the next request that comes by the clock.
     pub fn take(&mut self) -> Asked {
         self.at += 1;

@@ -6,6 +6,7 @@
 mod admit;
 mod ahead;
 mod decode;
+mod early;
 mod form;
 mod handover;
 mod leave;
@@ -29,6 +30,7 @@ use crate::step::{Chunk, StepLine};
 use crate::time::NEVER;
 use crate::timeline::Timeline;
 
+pub use early::Horizon;
 pub use leave::Withdrawn;
 
 use ahead::Ahead;
@@ -65,6 +67,7 @@ pub struct Desk<'a> {
     pub timeline: &'a mut Timeline,
     /// The number of the replica.
     pub number: u32,
+    pub horizon: Horizon,
     pub next_admission: &'a mut u64,
 }
 
@@ -81,6 +84,8 @@ struct Running {
     planned: u64,
     /// A step with prefill chunks, or one that waits for the host link: it runs alone.
     is_alone: bool,
+    /// It was formed before its anchor.
+    is_early: bool,
     /// What it would be without its chunks, where both chunks and decoding sequences are in it.
     decode_only: Option<Split>,
 }
@@ -124,6 +129,8 @@ pub struct Replica {
     handover: Handover,
     /// Running requests whose client has gone.
     parting: Vec<u32>,
+    /// No request came during the last step with prompts.
+    is_calm: bool,
 }
 
 impl Replica {
@@ -153,6 +160,7 @@ impl Replica {
             gaps: tracks_gaps.then(LongestGaps::default),
             handover: Handover::default(),
             parting: Vec::new(),
+            is_calm: true,
         }
     }
 
@@ -205,9 +213,12 @@ impl Replica {
             && self.n_running() < deployment.max_batch
             && self.decoding.len() as u64 * deployment.verified_tokens < deployment.chunk_tokens;
         match &self.running {
-            Some(run) if !can_join => end_of_step(run.anchor_ns, &run.line, run.planned),
-            _ => self.next_boundary(now),
+            Some(run) if !can_join => return end_of_step(run.anchor_ns, &run.line, run.planned),
+            Some(run) => self.is_calm &= !run.is_alone,
+            None => return now,
         }
+        let next = self.reopen(now, desk).or_else(|| self.join_early(now, desk));
+        next.unwrap_or_else(|| self.next_boundary(now))
     }
 
     /// The stretch under way ends at `now`, or an idle replica wakes. Returns when it next needs attention, if ever.
@@ -217,14 +228,15 @@ impl Replica {
         self.look_back(desk.deployment.is_ahead);
         self.count_resumed(now, desk);
         // Before any sequence leaves: one whose window fills with its last token has grown until now.
-        let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || planned.is_none();
+        let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || matches!(planned, None | Some(0));
         is_changed |= self.end_sequences(now, desk);
         if has_chunks {
             self.take_chunks(now, desk);
         }
         is_changed |= !self.parting.is_empty() && self.let_go(desk);
         is_changed |= self.take_over(desk);
-        self.form_step(now, is_changed, desk)
+        let next = self.form_step(now, is_changed, desk)?;
+        Some(self.run_ahead(next, desk))
     }
 
     /// Time is up at `end_ns`: count the steps that are done by then, and the tokens that they gave.

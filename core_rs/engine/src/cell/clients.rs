@@ -12,7 +12,9 @@ impl Sim {
     /// The next request of the inbox arrives.
     pub(super) fn arrive(&mut self, t: u64) {
         let asked = self.inbox.take();
+        self.horizon.next_arrival_ns = self.next_arrival_ns();
         self.send(asked, t);
+        self.horizon.next_arrival_ns = 0;
     }
 
     /// A client sends a request: it is offered.
@@ -68,7 +70,27 @@ impl Sim {
             self.slab.chain_mut(slot).held.clear();
         }
         let next = self.at_desk(replica, |replica, desk| replica.arrive(slot, t, desk));
-        self.queue.set(replica, next);
+        if next == t && self.is_nothing_else_at(t) {
+            self.wake(t, replica); // what would come next anyway
+        } else {
+            self.queue.set(replica, next);
+        }
+    }
+
+    /// Before this no request comes, if that is known; requests that follow others are not known before.
+    fn next_arrival_ns(&mut self) -> u64 {
+        match self.inbox.next_ns() {
+            _ if self.inbox.has_chains() => 0,
+            Some(next) => next,
+            None if self.is_fed => NEVER,
+            None => 0,
+        }
+    }
+
+    fn is_nothing_else_at(&mut self, t: u64) -> bool {
+        let arrival = self.inbox.next_ns().unwrap_or(if self.is_fed { NEVER } else { t });
+        let agenda = self.agenda.next_ns().unwrap_or(NEVER);
+        arrival.min(agenda).min(self.queue.peek().map_or(NEVER, |(due, _)| due)) > t
     }
 
     /// After a boundary of `replica`: what ended, was handed over, or left there.

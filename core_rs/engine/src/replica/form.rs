@@ -66,7 +66,9 @@ impl Replica {
         let kv_tokens = self.kv_tokens + self.reserved_tokens + n_decoding;
         let end = end_of_step(now, &line, planned);
         let pace = self.pace;
-        self.running = Some(Running { anchor_ns: now, line, pace, kv_tokens, done: 0, planned, is_alone, decode_only });
+        let run =
+            Running { anchor_ns: now, line, pace, kv_tokens, done: 0, planned, is_alone, is_early: false, decode_only };
+        self.running = Some(run);
         Some(end)
     }
 

@@ -38,10 +38,32 @@ impl Line {
 /// Nearest integer, half away from zero; saturates where sums of a few of them still hold (1e36 fs are 3e13 years).
 pub(super) fn round(value: f64) -> i128 {
     if value.abs() < 9e18 {
-        // In 64 bits, without a call: what is left of the whole part is exact.
-        let whole = value as i64;
-        let left = value - whole as f64;
-        return i128::from(whole + i64::from(left >= 0.5) - i64::from(left <= -0.5));
+        // In 64 bits, without a call: the largest float below a half carries over what a half and more would.
+        return i128::from((value + BELOW_HALF.copysign(value)) as i64);
     }
     value.clamp(-1e36, 1e36).round() as i128
+}
+
+const BELOW_HALF: f64 = 0.499_999_999_999_999_94;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Stream};
+
+    #[test]
+    fn rounds_halves_away_from_zero_at_any_size() {
+        assert_eq!(f64::to_bits(BELOW_HALF), f64::to_bits(0.5) - 1);
+        let mut dice = Stream::new(9, Purpose::RouterChoice, 0, 0);
+        for exponent in 0..64 {
+            for _ in 0..200 {
+                let near = (dice.below(1 << exponent.min(62)) as f64) + [0.0, 0.5][dice.below(2) as usize];
+                for bits in [near.to_bits(), near.to_bits() + 1, near.to_bits().saturating_sub(1)] {
+                    let value = f64::from_bits(bits);
+                    assert_eq!((round(value), round(-value)), (value.round() as i128, (-value).round() as i128));
+                }
+            }
+        }
+        assert_eq!(round(1e30), 1e30 as i128);
+    }
 }
