@@ -14,6 +14,7 @@ from planner.cli.run_options import HowToRun, how_to_run
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
+    from planner.fleet.checkpoint import Checkpoint
     from planner.fleet.executor import Executor
 
 SCHEMA = "planner.optimize/1"
@@ -55,12 +56,13 @@ def command(
     [asked] = load_variants(scenario, names=names, is_all=False, sets=sets, seed=seed)
     line = ProgressLine(to)
 
-    def make(executor: Executor | None) -> Result:
+    def make(executor: Executor | None, notes: Checkpoint) -> Result:
         return optimize(
             asked,
             workers=how.workers,
             simulate=lambda scenarios: run(scenarios, workers=how.workers, executor=executor),
             folder=surfaces_beside(how.out),
+            notes=notes,
             note=line.say,
         )
 
@@ -74,6 +76,10 @@ def command(
             make=make,
             called="optimize",
         )
+    except KeyboardInterrupt as stop:
+        line.end()
+        beside = "response surfaces so far are kept: the same command goes on from there"
+        raise answer.Interrupted(str(stop) or beside) from None
     except NoPlan as error:
         line.end()
         output.fail(SCHEMA, error, to, result={"plan": None, "relaxations": error.relaxations})

@@ -1,11 +1,14 @@
 """Finished parts of a run, kept beside its folder until the result is whole: `<folder>.parts/`.
 
+Beside them are notes: smaller things that took long to find, by a key that says all they depend on.
+
 `manifest.json` says which question they answer and which core made them; each part says so too, with its cells, its
 seed and the digest of its content. A part that is torn, altered or of another question is taken away and done again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +64,10 @@ class Kept(Protocol):
     def way_on(self) -> str:
         """What is kept and how to go on; nothing where nothing is."""
         ...
+
+
+def _note_name(key: str) -> str:
+    return f"note-{hashlib.sha256(key.encode()).hexdigest()[:24]}{_PART}"
 
 
 def put(folder: Folder, packed: bytes) -> None:
@@ -152,6 +159,29 @@ class Checkpoint:
             put(self.folder, packed)
         except RunError as error:
             raise RunError(*error.faults, hint=self.way_on()) from None
+
+    def noted(self, key: str) -> Any:
+        """What was noted under a key; None where nothing is, or it is damaged."""
+        name = _note_name(key)
+        try:
+            found = json.loads(self.folder.read(name)) if name in self._names() else None
+        except (ValueError, RunError):
+            found = None
+        if not isinstance(found, dict) or found.get("about") != self._about_note(key, found.get("tree")):
+            return None
+        return found["tree"]
+
+    def note(self, key: str, tree: Any) -> None:
+        """Keep what was found under a key: JSON, and not null. Raises `RunError`, saying what is kept."""
+        text = json.dumps({"about": self._about_note(key, tree), "tree": tree}, sort_keys=True)
+        try:
+            self.folder.write(_note_name(key), text.encode())
+        except RunError as error:
+            raise RunError(*error.faults, hint=self.way_on()) from None
+
+    def _about_note(self, key: str, tree: Any) -> dict[str, Any]:
+        body = hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+        return {"inputs": self.inputs, "core": parts.made_by(), "key": key, "sha256": body}
 
     def way_on(self) -> str:
         """What is kept and how to go on; nothing where nothing is."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import Fault, Infeasible, ScenarioError
 from planner.optimize.build import Question, question
 from planner.optimize.carve import PEAK, TYPICAL, scenario_of, sub_pools
-from planner.optimize.fixed import fixed_fleets
+from planner.optimize.fixed import Search, cheaper, fixed_fleets, told
 from planner.optimize.instance import HOURS_PER_YEAR, Decision, parts, total
 from planner.optimize.linear import Stop
+from planner.optimize.memory import Memory, Notes
 from planner.optimize.menu import with_menus
 from planner.optimize.reading import loads
 from planner.optimize.uncertain import uncertainty
@@ -58,11 +59,13 @@ def optimize(
     simulate: Run | None = None,
     folder: Path | None = None,
     effort: Effort | None = None,
+    notes: Notes | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """The cheapest fleet that holds the limits of `scenario` in every period, with the proof.
 
-    `simulate` runs scenarios (default: `study.run.run` on `workers` threads); `folder` keeps response surfaces.
+    `simulate` runs scenarios (default: `study.run.run` on `workers` threads); `folder` keeps response surfaces, `notes`
+    what an interrupted search found: verdicts, costs, solved programs. The same with and without.
 
     Raises:
         ScenarioError, FactError, TrafficError: the input is wrong; each names all its faults.
@@ -83,7 +86,8 @@ def optimize(
         progress=lambda done, n: note(f"sampling response surfaces: {done} of {n}"),
     )
     stop = Stop(goal.gap_frac, goal.nodes, goal.time_limit_s)
-    proof = Proof(asked, simulate, note=note)
+    memory = Memory(notes)
+    proof = Proof(asked, simulate, note=note, memory=memory)
     proved = prove(asked, proof, stop, rounds=goal.rounds, tries=goal.tries)
     if proved.decision is None:
         raise _no_plan(asked, proved, stop, proof)
@@ -91,13 +95,25 @@ def optimize(
     result = simulated(asked, proved.decision, simulate)
     plan = _plan(asked, proved, result, proof)
     if effort.has_fixed_fleets:
-        plan |= fixed_fleets(asked, proved, proof, stop, plan["tco_usd"])
+        search = Search(goal.rounds, goal.tries)
+        fleets = fixed_fleets(asked, proved, proof, stop, search, plan["tco_usd"])
+        better = cheaper(asked, proved, plan["tco_usd"], fleets)
+        if better is not None:
+            note("simulating the fixed fleet that is cheaper")
+            proved, fleets = better
+            assert proved.decision is not None
+            result = simulated(asked, proved.decision, simulate)
+            plan = _plan(asked, proved, result, proof) | {"simulated": plan["simulated"]}
+        plan |= told(fleets)
     if effort.has_reasons:
         note("weighing limits")
-        plan |= why(asked, proved, stop)
+        plan |= memory.of("why", lambda: why(asked, proved, stop, memory))
     if goal.samples is not None:
         note("weighing uncertain facts")
-        plan["uncertainty"] = uncertainty(asked, proved, stop, n=goal.samples, level_frac=goal.cvar_frac)
+        n, level_frac = goal.samples, goal.cvar_frac
+        plan["uncertainty"] = memory.of(
+            "uncertainty", lambda: uncertainty(asked, proved, stop, n=n, level_frac=level_frac)
+        )
     return replace(result, plan=plan)
 
 

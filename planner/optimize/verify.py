@@ -18,7 +18,8 @@ from planner.optimize.build import Question, tightened
 from planner.optimize.carve import PEAK, TYPICAL, filled, scenario_of
 from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
-from planner.optimize.program import Failed, Solved, solve
+from planner.optimize.memory import Memory
+from planner.optimize.program import Failed, Solved
 from planner.optimize.reading import balanced, loads, of_class
 from planner.study.group import Part
 from planner.traffic.load import at_load
@@ -54,6 +55,8 @@ class Proof:
     known: dict[tuple[str, int], tuple[Miss, ...]] = field(default_factory=dict)
     n_simulated: int = 0
     note: Callable[[str], None] = lambda _: None
+    memory: Memory = field(default_factory=Memory)
+    """What an interrupted search found already."""
 
     def misses(self, decision: Decision) -> tuple[Miss, ...]:
         """What misses at the peak of any period, periods in order; the first period that fails ends the search."""
@@ -67,11 +70,12 @@ class Proof:
         scenario = scenario_of(self.question, decision, t, PEAK)
         key = (scenario.digest(), t)
         if key not in self.known:
-            self.known[key] = self._simulated(scenario, t)
+            self.n_simulated += 1
+            found = self.memory.of(f"misses {key[0]}", lambda: [[m.cls, m.strain] for m in self._simulated(scenario, t)])
+            self.known[key] = tuple(Miss(t, name, strain) for name, strain in found)
         return self.known[key]
 
     def _simulated(self, scenario: Scenario, t: int) -> tuple[Miss, ...]:
-        self.n_simulated += 1
         if scenario.run.seeds > 1:
             one = replace(scenario, run=scenario.run.model_copy(update={"seeds": 1}))
             spare = scenario.fleet.spare_frac
@@ -156,7 +160,7 @@ def prove(
     misses: tuple[Miss, ...] = ()
     done = 0
     for done in range(1, rounds + 1):
-        solved = solve(tight.instance, stop)
+        solved = proof.memory.solve(tight.instance, stop)
         if solved.decision is None:
             break
         decision = balanced(tight.instance, filled(tight.instance, solved.decision))
@@ -212,7 +216,7 @@ def _cheaper(
         if found.is_verified and found.solved.decision is not None:
             cost = total(question.instance, found.solved.decision)
             below = cost - max(abs(cost) * max(stop.gap_frac, 1e-5), 1e-6)
-        solved = solve(hopeful.instance, replace(stop, gap_frac=min(stop.gap_frac, 1e-4)), failed=failed, below=below)
+        solved = proof.memory.solve(hopeful.instance, replace(stop, gap_frac=min(stop.gap_frac, 1e-4)), failed=failed, below=below)
         if solved.decision is None:
             return replace(found, n_tried=n_tried, cheaper_left=False)
         decision = balanced(hopeful.instance, filled(hopeful.instance, solved.decision))

@@ -16,6 +16,7 @@ from planner.optimize.build import Question, tightened
 from planner.optimize.instance import Decision, Instance, Kind, Place, Span, total
 from planner.optimize.linear import Stop
 from planner.optimize.links import GB, GIVEN, rows_of
+from planner.optimize.memory import Memory
 from planner.optimize.program import Model, build, solve
 from planner.optimize.verify import Proved
 from planner.study.curves import crossing
@@ -32,21 +33,22 @@ Change = Callable[[float], Instance]
 Thing = TypeVar("Thing", Kind, Span, Place)
 
 
-def why(asked: Question, proved: Proved, stop: Stop) -> Tree:
-    """`binding` and `runner_ups` of a proved plan."""
+def why(asked: Question, proved: Proved, stop: Stop, memory: Memory | None = None) -> Tree:
+    """`binding` and `runner_ups` of a proved plan; `memory` has the programs that were solved already."""
     assert proved.decision is not None
     instance = proved.question.instance
-    base = solve(instance, stop)
+    memory = memory or Memory()
+    base = memory.solve(instance, stop)
     if base.decision is None:  # a cheaper plan than the surfaces allow was proved: their own program knows less
         instance = asked.instance
-        base = solve(instance, stop)
+        base = memory.solve(instance, stop)
     if base.decision is None:
         return {"binding": [], "runner_ups": [], "relaxations": []}
     cost = total(instance, base.decision)
     duals = _duals(instance)
     binding = []
     for name, unit, change, row, per in _knobs(asked, instance):
-        more, less = (solve(change(sign), stop).decision for sign in (1.0, -1.0))
+        more, less = (memory.solve(change(sign), stop).decision for sign in (1.0, -1.0))
         worth = {
             word: None if made is None else total(changed, made) - cost
             for word, made, changed in (("more", more, change(1.0)), ("less", less, change(-1.0)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from planner import units
 from planner.report.page_html import esc, section
 from planner.report.page_html import table as bare_table
+from planner.report.plan_text import fixed_racks
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
@@ -167,7 +168,7 @@ def _fixed(found: Mapping[str, Any]) -> str:
         return ""
     rows = [["the plan", _usd(found["tco_usd"]), "", ""]]
     for name, usd in found["fixed_fleets"].items():
-        racks = ", ".join(f"{n} {pool}" for pool, n in found["fixed_racks"][name].items())
+        racks = fixed_racks(found, name)
         more = "" if usd is None else f"{(usd / found['tco_usd'] - 1) * 100:+.1f} %"
         rows.append([esc(name), _usd(usd), more, esc(found["fixed_reasons"].get(name, racks))])
     for up in found.get("runner_ups", []):

@@ -90,11 +90,20 @@ def _fixed(plan: Mapping[str, Any]) -> list[str]:
         if usd is None:
             lines.append(f"  {name}: none ({reason})")
             continue
-        racks = ", ".join(f"{n} {pool}" for pool, n in plan["fixed_racks"][name].items())
+        racks = fixed_racks(plan, name)
         more = usd - plan["tco_usd"]
         word = reason or f"{_money(abs(more))} {'more' if more >= 0 else 'less'}"
         lines.append(f"  {name}: {_money(usd)} ({racks}), {word}")
     return lines
+
+
+def fixed_racks(plan: Mapping[str, Any], name: str) -> str:
+    """What a fixed fleet has, and where that is more than the scenario allows."""
+    lifted = plan["fixed_lifted"].get(name, {})
+    return ", ".join(
+        f"{n} {pool}" + (f" where {lifted[pool]} are allowed" if pool in lifted else "")
+        for pool, n in plan["fixed_racks"][name].items()
+    )
 
 
 def _binding(plan: Mapping[str, Any]) -> list[str]:

@@ -54,7 +54,7 @@ def answer(
     is_resuming: bool = False,
     is_forced: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
-    make: Callable[[Executor | None], Result] | None = None,
+    make: Callable[[Executor | None, Checkpoint], Result] | None = None,
     called: str = "run",
 ) -> Answer:
     """The answer to `scenarios`, from its folder if the same question was answered before.
@@ -63,7 +63,8 @@ def answer(
     everything that the answer depends on. A folder that holds something else is refused unless `is_forced`.
     `executor` opens what does the work, only once it is known that there is any. Finished parts are kept beside the
     folder until the result is whole; `is_resuming` goes on with those of an interrupted run. `make` finds the result in
-    another way than by running the scenarios as they are, and `called` is how: other verbs give other answers.
+    another way than by running the scenarios as they are, noting what took long in the checkpoint, and `called` is how:
+    other verbs give other answers.
 
     Raises:
         RunError: the folder cannot be written, holds something else, or another driver is at work on it.
@@ -99,7 +100,7 @@ def answer(
             return known
         with executor() if executor else nullcontext() as opened:
             result = (
-                replace(make(opened), inputs=inputs)
+                replace(make(opened, checkpoint), inputs=inputs)
                 if make is not None
                 else run(
                     scenarios,
