@@ -228,9 +228,7 @@ def tco(asked: Question, decision: Decision, proof: Proof) -> float:
         return [result.variants[f"{span.name}.{TYPICAL}"]["cost"]["usd_per_h"] for span in spans]
 
     usd_per_h = proof.memory.of(f"usd_per_h {' '.join(one.digest() for one in scenarios)}", simulated)
-    return math.fsum(
-        usd * HOURS_PER_YEAR * span.discounted_years for usd, span in zip(usd_per_h, spans, strict=True)
-    )
+    return math.fsum(usd * HOURS_PER_YEAR * span.discounted_years for usd, span in zip(usd_per_h, spans, strict=True))
 
 
 def _racks(asked: Question, decision: Decision) -> dict[str, int]:

@@ -71,7 +71,9 @@ class Proof:
         key = (scenario.digest(), t)
         if key not in self.known:
             self.n_simulated += 1
-            found = self.memory.of(f"misses {key[0]}", lambda: [[m.cls, m.strain] for m in self._simulated(scenario, t)])
+            found = self.memory.of(
+                f"misses {key[0]}", lambda: [[m.cls, m.strain] for m in self._simulated(scenario, t)]
+            )
             self.known[key] = tuple(Miss(t, name, strain) for name, strain in found)
         return self.known[key]
 
@@ -216,7 +218,9 @@ def _cheaper(
         if found.is_verified and found.solved.decision is not None:
             cost = total(question.instance, found.solved.decision)
             below = cost - max(abs(cost) * max(stop.gap_frac, 1e-5), 1e-6)
-        solved = proof.memory.solve(hopeful.instance, replace(stop, gap_frac=min(stop.gap_frac, 1e-4)), failed=failed, below=below)
+        solved = proof.memory.solve(
+            hopeful.instance, replace(stop, gap_frac=min(stop.gap_frac, 1e-4)), failed=failed, below=below
+        )
         if solved.decision is None:
             return replace(found, n_tried=n_tried, cheaper_left=False)
         decision = balanced(hopeful.instance, filled(hopeful.instance, solved.decision))
