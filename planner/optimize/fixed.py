@@ -72,8 +72,8 @@ def told(found: Mapping[str, Alone]) -> dict[str, Any]:
 def cheaper(
     asked: Question, plan: Proved, plan_usd: float, found: Mapping[str, Alone]
 ) -> tuple[Proved, dict[str, Alone]] | None:
-    """The cheapest fixed fleet that the scenario allows, where cost is the goal and it costs less than the plan: then it
-    is the plan.
+    """The cheapest fixed fleet that the scenario allows, where cost is the goal and it is below the plan's: then it is
+    the plan.
 
     The search for the plan may have given up a fleet for a miss on the way, which the narrower search never met.
     """
