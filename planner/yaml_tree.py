@@ -122,15 +122,17 @@ def file_text(path: Path | str, *, name: str | None = None, error: type[PlannerE
         if stat.S_ISDIR(status.st_mode):
             raise error(Fault("is a folder, not a file", "name a YAML file in it", file=shown))
         if not stat.S_ISREG(status.st_mode):
-            raise error(Fault("is not a regular file", file=shown))
+            raise error(Fault("is not a regular file", "write - to read from stdin", file=shown))
         if status.st_size > MAX_BYTES:
             raise error(Fault(f"the file has {status.st_size:,} bytes", f"at most {MAX_BYTES:,} are read", file=shown))
         data = path.read_bytes()
     except FileNotFoundError:
-        raise error(Fault("no such file" + _siblings(path), file=shown)) from None
+        raise error(Fault("no such file" + (_siblings(path) or "; check the path"), file=shown)) from None
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
-        raise error(Fault(f"cannot be read: {reason.lower()}", file=shown)) from None
+        raise error(
+            Fault(f"cannot be read: {reason.lower()}", "check the path and its permissions", file=shown)
+        ) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:

@@ -62,7 +62,7 @@ def command(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
         except OSError as error:
-            raise RunError(f"cannot write {path}: {error}") from None
+            raise RunError(f"cannot write {path}: {error}; name a place that can be written") from None
     wrote = ", ".join(str(path) for path in files)
     output.reply(SCHEMA, {"file": str(out), **made.tree}, f"{report(made.tree)}\nwrote {wrote}", to)
 

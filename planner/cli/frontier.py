@@ -75,7 +75,7 @@ def command(
         try:
             found.points.write_parquet(out)
         except OSError as error:
-            raise RunError(f"cannot write {out}: {error}") from None
+            raise RunError(f"cannot write {out}: {error}; name a place that can be written") from None
         text += f"\nwrote {out}"
     if figure is not None:
         from planner.report.frontier_figure import save

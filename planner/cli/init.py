@@ -72,7 +72,9 @@ def _write(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
-        raise RunError(Fault(f"cannot be written: {error.strerror or error}", file=str(path))) from None
+        raise RunError(
+            Fault(f"cannot be written: {error.strerror or error}", "name a folder that can be", file=str(path))
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

@@ -57,7 +57,7 @@ def command(seed: int, out: Path | None, workers: int | None, to: output.Setting
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RunError(f"cannot write {out}: {error}") from None
+        raise RunError(f"cannot write {out}: {error}; name a place that can be written") from None
     output.reply(SCHEMA, tree, f"{report(tree)}\nwrote {out}", to)
 
 

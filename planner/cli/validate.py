@@ -119,7 +119,7 @@ def command(
         try:
             check.table.write_parquet(out)
         except OSError as error:
-            raise RunError(f"cannot write {out}: {error}") from None
+            raise RunError(f"cannot write {out}: {error}; name a place that can be written") from None
         text += f"\nwrote {out}"
     output.reply(SCHEMA, check.result, text, to)
 

@@ -46,7 +46,7 @@ def answer(
             figure.write_text(svg(result), encoding="utf-8")
             text += f"\nwrote {figure}"
     except OSError as error:
-        raise RunError(f"cannot write {error.filename}: {error.strerror}") from None
+        raise RunError(f"cannot write {error.filename}: {error.strerror}; name a place that can be written") from None
     output.reply(schema, result, text, to)
 
 

@@ -33,6 +33,7 @@ FAMILIES = (
 """Values of `model_type` whose structure the formulas hold for."""
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "mxfp4": 0.53125, "nvfp4": 0.5625, "int4": 0.5625}
 _LARGEST = 10**9
+_FETCH = "name the config.json of a checkpoint"
 
 
 def read_config(path: Path | str) -> Model:
@@ -41,12 +42,12 @@ def read_config(path: Path | str) -> Model:
     try:
         whole = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as e:
-        fault = Fault("not valid JSON: nested too deeply", file=str(path))
+        fault = Fault("not valid JSON: nested too deeply", _FETCH, file=str(path))
         if isinstance(e, json.JSONDecodeError):
-            fault = Fault(f"not valid JSON: {e.msg.lower()}", file=str(path), line=e.lineno, col=e.colno)
+            fault = Fault(f"not valid JSON: {e.msg.lower()}", _FETCH, file=str(path), line=e.lineno, col=e.colno)
         raise FactError(fault) from None
     if not isinstance(whole, dict):
-        raise FactError(Fault("the file holds no JSON object at the top", file=str(path)))
+        raise FactError(Fault("the file holds no JSON object at the top", _FETCH, file=str(path)))
     stem = Path(path).stem
     config = _Config(str(path), text, {**whole, **_inner(whole)})
     model = _model(config, Path(path).resolve().parent.name if stem == "config" else stem)

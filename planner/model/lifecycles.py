@@ -72,7 +72,7 @@ def read_lifecycles(table: Path, meta: Path, *, chip: str | None = None) -> Life
         requests = pl.read_csv(table)
         tree = json.loads(meta.read_text(encoding="utf-8"))
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise FactError(Fault(f"cannot be read: {error}", file=str(table))) from None
+        raise FactError(Fault(f"cannot be read: {error}", "write CSV or Parquet", file=str(table))) from None
     if missing := [name for name in COLUMNS if name not in requests.columns]:
         raise FactError(
             Fault(f"has no column {', '.join(missing)}", f"needed are {', '.join(COLUMNS)}", file=str(table))
@@ -90,7 +90,9 @@ def read_lifecycles(table: Path, meta: Path, *, chip: str | None = None) -> Life
             pl.col("request_id").cast(pl.Utf8), pl.col(times).cast(pl.Float64), pl.col(tokens).cast(pl.UInt32)
         )
     except pl.exceptions.PolarsError as error:
-        raise FactError(Fault(f"a column is not of numbers: {error}", file=str(table))) from None
+        raise FactError(
+            Fault(f"a column is not of numbers: {error}", "times are seconds, lengths whole tokens", file=str(table))
+        ) from None
     spoilt = requests.filter(
         pl.any_horizontal(pl.all().is_null())
         | (pl.min_horizontal("input_tokens", "output_tokens") == 0)
@@ -101,7 +103,7 @@ def read_lifecycles(table: Path, meta: Path, *, chip: str | None = None) -> Life
         what = (
             f"request {spoilt['request_id'][0]} has no tokens, or ends before it begins" if spoilt.height else "empty"
         )
-        raise FactError(Fault(what, file=str(table)))
+        raise FactError(Fault(what, "take such rows away", file=str(table)))
     return Lifecycles(requests, _setup(tree, table, meta, chip))
 
 
@@ -112,7 +114,7 @@ def _setup(tree: Mapping[str, Any], table: Path, meta: Path, chip: str | None) -
     resolved: Mapping[str, Any] = tree.get("resolved_config") or {}
     scheduler: Mapping[str, Any] = resolved.get("scheduler_config") or {}
     faults = [
-        Fault(f"engine_kwargs has no {name}", file=str(meta))
+        Fault(f"engine_kwargs has no {name}", "write what the engine was started with", file=str(meta))
         for name in ("model", "max_num_seqs", "max_num_batched_tokens")
         if given.get(name) is None
     ]

@@ -105,7 +105,15 @@ def number(row: Mapping[str, str | None], name: str, line: int, path: Path) -> f
     try:
         return float(text) if text else None
     except ValueError:
-        raise FactError(Fault(f"'{text}' is not a number", path=name, file=str(path), line=line)) from None
+        raise FactError(
+            Fault(
+                f"'{text}' is not a number",
+                "write plain digits, or leave the cell empty",
+                path=name,
+                file=str(path),
+                line=line,
+            )
+        ) from None
 
 
 def _typed(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:

@@ -62,4 +62,4 @@ def save(found: Frontier, path: Path) -> None:
         else:
             whole.save(str(path))
     except OSError as error:
-        raise RunError(f"cannot write {path}: {error}") from None
+        raise RunError(f"cannot write {path}: {error}; name a place that can be written") from None

@@ -15,6 +15,7 @@ from planner.scenario.section import Loc, Trouble, shown
 from planner.scenario.tree import Tree
 
 _MAX_REQUESTS = 1e9
+_LIST = "planner catalog list shows the names"
 _SUFFIXES = (".yaml", ".yml", ".json", ".csv", ".jsonl", ".parquet", ".gz", ".txt")
 _KINDS = {
     "profile": ("traffic", "traffic profile", True),
@@ -155,7 +156,7 @@ def _growth(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Tro
     for i, period in enumerate(_list(data, "periods")):
         name = _as_map(period).get("name")
         if isinstance(name, str) and name in seen:
-            yield Trouble(("periods", i, "name"), f"two periods are named {shown(name)}")
+            yield Trouble(("periods", i, "name"), f"two periods are named {shown(name)}", "name each once")
         seen.add(str(name))
         for klass in _map(_as_map(period), "growth"):
             if klass not in traffic:
@@ -170,7 +171,7 @@ def names(tree: Tree, base_dir: Path) -> Iterator[Trouble | Fault]:
         kind, noun, may_be_file = _KINDS[reference.kind]
         text = reference.text
         if is_file(text) and not may_be_file:
-            yield Trouble(path, f"{shown(text)} is a file where the name of a {noun} is meant")
+            yield Trouble(path, f"{shown(text)} is a file where the name of a {noun} is meant", _LIST)
         elif is_file(text):
             missing = list(_file(path, text, noun, base_dir))
             yield from missing or _inside(reference.kind, text, base_dir)
@@ -192,10 +193,11 @@ def _file(path: Loc, text: str, noun: str, base_dir: Path) -> Iterator[Trouble]:
         return
     try:
         if where.is_dir():
-            yield Trouble(path, f"{shown(text)} is a folder, not the file of a {noun}")
+            yield Trouble(path, f"{shown(text)} is a folder, not the file of a {noun}", "name one file in it")
         elif not where.exists():
             siblings = [f"./{p.name}" for p in where.parent.iterdir() if p.is_file()] if where.parent.is_dir() else []
-            yield Trouble(path, f"no such file: {shown(text)}{near(text, siblings) if siblings else ''}")
+            hint = near(text, siblings) if siblings else f"; it is looked for as {where}"
+            yield Trouble(path, f"no such file: {shown(text)}{hint}")
     except (OSError, ValueError) as error:
         yield Trouble(path, f"{shown(text)} cannot be read", str(getattr(error, "strerror", error)).lower())
 

@@ -301,7 +301,11 @@ def _alternatives(rows: Any, of: FactOf, found: list[Trouble]) -> tuple[Alternat
     made = []
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping) or "value" not in row or set(row) - {"value", "source", "note"}:
-            found.append(Trouble(("alternatives", i), "an alternative is {value, source, note}"))
+            found.append(
+                Trouble(
+                    ("alternatives", i), "an alternative is {value, source, note}", "write those keys and no others"
+                )
+            )
             continue
         try:
             value = of.number(row["value"])

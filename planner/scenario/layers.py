@@ -81,7 +81,8 @@ def _extended(link: Tree, tree: Tree, seen: list[Path]) -> tuple[Node, Path]:
         if any(fault.line for fault in error.faults):
             raise
         reasons = "; ".join(fault.what for fault in error.faults)
-        raise ScenarioError(fault_at(link, at, f"{shown(text)}: {reasons}")) from None
+        way_out = "extends names a file relative to this one, such as ./base.yaml"
+        raise ScenarioError(fault_at(link, at, f"{shown(text)}: {reasons}", way_out)) from None
 
 
 def _removes_nothing(layer: Tree, under: Tree) -> Iterable[Fault]:

@@ -97,7 +97,7 @@ def read_stdin() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ScenarioError(Fault(f"not UTF-8 text (byte {error.start})", file="<stdin>")) from None
+        raise ScenarioError(Fault(f"not UTF-8 text (byte {error.start})", "save it as UTF-8", file="<stdin>")) from None
 
 
 def variants(source: str | Path, *, stdin_text: str | None = None) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ def _swept(file: _File, base_dir: Path, base: Sequence[Fault]) -> Iterator[Fault
         try:
             path = steps(text)
         except ValueError as error:
-            yield fault_at(axis, at, f"{shown(text)} is no path: {error}", at_key=True)
+            yield fault_at(axis, at, f"{shown(text)} is no path: {error}", "such as fleet.pools.a.count", at_key=True)
             continue
         for item in items:
             faults: list[Fault] = []

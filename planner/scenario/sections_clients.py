@@ -50,7 +50,7 @@ class Pause(Section):
 
     def laws(self) -> Iterator[Trouble]:
         if self.median_s is not None and self.p95_s is not None and self.p95_s <= self.median_s:
-            yield Trouble(("p95",), "p95 is not above the median")
+            yield Trouble(("p95",), "p95 is not above the median", "write a larger p95")
         if self.low_s is not None and self.high_s is not None and self.high_s < self.low_s:
             yield Trouble(("high",), "high is below low", "write the smaller one as low")
 

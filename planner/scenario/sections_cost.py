@@ -172,7 +172,9 @@ class RunSpec(Section):
             and self.samples_simulated > self.samples
             and "samples_simulated" in self.model_fields_set
         ):
-            yield Trouble(("samples_simulated",), "more draws are simulated than there are samples")
+            yield Trouble(
+                ("samples_simulated",), "more draws are simulated than there are samples", "at most as many as samples"
+            )
         if self.length_s is not None:
             if self.warmup_s >= self.length_s:
                 yield Trouble(("warmup",), "the warm-up is not shorter than the run", "nothing would be measured")

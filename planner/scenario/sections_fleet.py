@@ -24,6 +24,7 @@ from planner.scenario.fields import (
 from planner.scenario.section import Section, Trouble, idle, needs, troubles
 from planner.scenario.sections_operation import Autoscale, Failures, Outage, Speculation
 
+_DIVIDES = "the product of the degrees divides the chips"
 _DEGREES = ("tp", "pp", "dp")
 _ChunkTokens = Annotated[int, Quantity("tokens", Bounds(least=1.0, most=1e7), is_whole=True, bare_unit="tok")]
 _RackCount = Annotated[int, Whole(0, 1_000_000)]
@@ -101,13 +102,15 @@ class Deploy(Section):
             placed *= degree
         product = " x ".join(f"{key} {degree}" for key, degree in given.items())
         if len(given) == 3 and placed != self.chips:
-            yield Trouble(("chips",), f"{product} = {placed} is not the {self.chips} chips of the replica")
+            yield Trouble(
+                ("chips",), f"{product} = {placed} is not the {self.chips} chips of the replica", "make the two equal"
+            )
         elif self.chips % placed:
-            yield Trouble(("chips",), f"{product} does not divide the {self.chips} chips of the replica")
+            yield Trouble(("chips",), f"{product} does not divide the {self.chips} chips of the replica", _DIVIDES)
         if self.preemption == "swap" and self.kv_host_bytes is None:
             yield Trouble((), "kv_host is missing", "swapped blocks go to host memory: say how much a replica has")
         if self.ep is not None and self.chips % self.ep:
-            yield Trouble(("ep",), f"ep {self.ep} does not divide the {self.chips} chips of the replica")
+            yield Trouble(("ep",), f"ep {self.ep} does not divide the {self.chips} chips of the replica", _DIVIDES)
 
 
 class CountRange(Section):
@@ -188,7 +191,11 @@ class Pool(Section):
     def laws(self) -> Iterator[Trouble]:
         most = self.count if self.count_range is None else self.count_range.max
         if self.existing > most:
-            yield Trouble(("existing",), f"{self.existing} racks are owned already and the pool has at most {most}")
+            yield Trouble(
+                ("existing",),
+                f"{self.existing} racks are owned already and the pool has at most {most}",
+                "raise max, or own fewer",
+            )
 
 
 class Survive(Section):

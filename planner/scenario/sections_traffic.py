@@ -74,7 +74,9 @@ class Dist(Section):
 
     def laws(self) -> Iterator[Trouble]:
         if self.median is not None and self.p95 is not None and self.p95 <= self.median:
-            yield Trouble(("p95",), f"p95 of {self.p95:,} tok is not above the median of {self.median:,} tok")
+            yield Trouble(
+                ("p95",), f"p95 of {self.p95:,} tok is not above the median of {self.median:,} tok", "raise p95"
+            )
         if self.low is not None and self.high is not None and self.high < self.low:
             yield Trouble(
                 ("high",), f"high of {self.high:,} tok is below low of {self.low:,} tok", "write the smaller one as low"
@@ -184,7 +186,11 @@ class TrafficClass(Section):
         if shares and abs(sum(shares) - 1.0) > 1e-6:
             yield Trouble(("regions",), f"the shares sum to {sum(shares) * 100:g} %", "they have to sum to 100 %")
         if self.requests is not None and self.concurrency is not None and self.requests < self.concurrency:
-            yield Trouble(("requests",), f"{self.requests:,} requests cannot be {self.concurrency:,} at a time")
+            yield Trouble(
+                ("requests",),
+                f"{self.requests:,} requests cannot be {self.concurrency:,} at a time",
+                "lower concurrency",
+            )
 
 
 def _arrivals(data: Mapping[str, Any]) -> Iterator[Trouble]:

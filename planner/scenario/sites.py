@@ -106,7 +106,11 @@ def faults(question: Question) -> Iterator[Trouble]:
     for name, site in sites.items():
         for ix, pool in enumerate(site.pools or ()):
             if pool in seen:
-                yield Trouble(("sites", name, "pools", ix), f"pool {shown(pool)} stands at {shown(seen[pool])} already")
+                yield Trouble(
+                    ("sites", name, "pools", ix),
+                    f"pool {shown(pool)} stands at {shown(seen[pool])} already",
+                    "name it at one site",
+                )
             seen.setdefault(pool, name)
     left = [name for name in fleet.pools if name not in seen]
     if left and not shares:

@@ -29,7 +29,11 @@ def spans(table: Mapping[str, T], n: int, noun: str, *, first: int) -> dict[str,
             continue
         twice = [ix + first for ix in ixs if ix in said]
         if twice:
-            found.append(Trouble((text,), f"{noun[:-1]} {twice[0]} is in {shown(said[twice[0] - first])} too"))
+            found.append(
+                Trouble(
+                    (text,), f"{noun[:-1]} {twice[0]} is in {shown(said[twice[0] - first])} too", "each is in one span"
+                )
+            )
         said |= dict.fromkeys(ixs, text)
     missing = [str(ix + first) for ix in range(n) if ix not in said]
     if missing and not found:

@@ -63,7 +63,9 @@ def write(requests: pl.DataFrame, path: Path, form: Form, *, replace: bool = Fal
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise RunError(Fault(f"it cannot be written: {error.strerror or error}", file=str(path))) from None
+        raise RunError(
+            Fault(f"it cannot be written: {error.strerror or error}", "name another place with -o", file=str(path))
+        ) from None
 
 
 def _umask() -> int:

@@ -136,14 +136,14 @@ def message(path: Path) -> str:
 def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     (tmp_path / "rack.yaml").write_text("a: 1")
     assert message(tmp_path / "racks.yaml") == "x.yaml: no such file; did you mean rack.yaml?"
-    assert message(tmp_path / "gone" / "a.yaml") == "x.yaml: no such file"
+    assert message(tmp_path / "gone" / "a.yaml") == "x.yaml: no such file; check the path"
     assert message(tmp_path) == "x.yaml: is a folder, not a file; name a YAML file in it"
     (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: caf\xe9\n")
     assert message(tmp_path / "latin.yaml") == "x.yaml:2:7: not UTF-8 text (byte 0xe9); save the file as UTF-8"
     (tmp_path / "big.yaml").write_bytes(b"#" * (yaml_tree.MAX_BYTES + 1))
     assert message(tmp_path / "big.yaml") == "x.yaml: the file has 8,000,001 bytes; at most 8,000,000 are read"
     os.mkfifo(tmp_path / "pipe.yaml")
-    assert message(tmp_path / "pipe.yaml") == "x.yaml: is not a regular file"
+    assert message(tmp_path / "pipe.yaml") == "x.yaml: is not a regular file; write - to read from stdin"
     assert "cannot be read" in message(Path("a\0b.yaml"))
 
 

@@ -279,7 +279,10 @@ def _from_parquet(source: Source, layout: Layout, wanted: Wanted) -> Raw:
     for role, kind in frame.schema.items():
         if role == "hash_ids":
             if not (isinstance(kind, pl.List) and kind.inner is not None and kind.inner.is_integer()):
-                raise source.refuse(f"column {found[role]!r} holds {kind}, not lists of whole numbers")
+                raise source.refuse(
+                    f"column {found[role]!r} holds {kind}, not lists of whole numbers",
+                    "write one list of hashes a request",
+                )
             casts.append(pl.col(role).cast(pl.List(pl.Int64)))
         elif isinstance(kind, pl.Datetime):
             zone = "Z" if kind.time_zone else ""
@@ -290,7 +293,7 @@ def _from_parquet(source: Source, layout: Layout, wanted: Wanted) -> Raw:
             casts.append(pl.col(role).dt.total_nanoseconds().cast(pl.String))
             unit = "ns"
         elif kind.is_nested() or kind in (pl.Duration, pl.Object):
-            raise source.refuse(f"column {found[role]!r} holds {kind}, not plain values")
+            raise source.refuse(f"column {found[role]!r} holds {kind}, not plain values", "write numbers and text")
         else:
             casts.append(pl.col(role).cast(pl.String).str.strip_chars())
     notes = _coarse(frame["arrival"], unit or _unit(layout, found["arrival"]))
