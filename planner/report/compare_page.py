@@ -10,12 +10,12 @@ from planner.errors import Fault, RunError
 from planner.report.compare import Against, Comparison, Row, Side
 from planner.report.compare_text import change, fact_lines, headline_rows, signed
 from planner.report.page_html import esc, item_list, section, table
+from planner.report.page_live import POLICY_STILL
 from planner.report.page_style import sheet
 from planner.report.text import percent, plain
 
 __all__ = ["page", "write"]
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MARKS = {"better": "met", "worse": "missed"}
 """Verdict -> the mark that colours it; the word says it too."""
 
@@ -29,7 +29,7 @@ def page(found: Comparison) -> str:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{POLICY_STILL}">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
 <title>{title}</title>

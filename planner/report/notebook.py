@@ -55,4 +55,7 @@ def chart(result: Result, name: str, variant: str | None = None) -> Any:
     drawn = registry.drawn(figure, figure.part("frame")(result), of, registry.look_of(result))
     if drawn.chart is None:
         raise ScenarioError(Fault(f"the result has nothing for the figure '{name}'", drawn.why))
-    return drawn.chart.properties(title=figure.title).configure(**style.config())
+    import altair
+
+    titled = {**drawn.chart, "title": figure.title, "config": style.config()}
+    return altair.Chart.from_dict(titled)

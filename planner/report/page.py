@@ -1,8 +1,8 @@
-"""The capacity review: one self-contained HTML page of a result, without a script and without a request to any network.
+"""The capacity review: one self-contained HTML page of a result, without a request to any network.
 
-Interactive charts were weighed and left away: the runtime of Vega is 0.9 MB of script for every page, and a page that
-is mailed, archived and printed should need none. Each drawing is SVG in the page, with a tooltip of its own where a
-mark stands for a figure, and its rows lie in `figures/` beside the page.
+It is whole without its script: each drawing is SVG in the page, with its words, its rows as a table, and a tooltip of
+its own where a mark stands for a figure. Where the script runs, a live drawing takes the still one's place
+(`page_live.py`): figures under the pointer, one pool picked out, time looked at closer. Print has the still ones.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from planner.report import page_live
 from planner.report.figures import registry
 from planner.report.page_answer import answer, fleet, headline
 from planner.report.page_compare import side_by_side
@@ -37,9 +38,6 @@ AFTER_VARIANTS: tuple[Section, ...] = (again,)
 _ANSWER = (answer, fleet, limits, headline)
 _EVIDENCE = (evidence, left_out)
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""Nothing is loaded from anywhere, whatever stands in a title."""
-
 
 def page(
     result: Result,
@@ -60,7 +58,7 @@ def page(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{page_live.policy()}">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
 <title>{title}: capacity review</title>
@@ -76,7 +74,7 @@ def page(
 {"".join(body)}
 </main>
 <footer>Made by planner from a finished result; nothing on this page was computed anew.</footer>
-</body>
+{page_live.scripts()}</body>
 </html>
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.report.figures import style
+from planner.report.page_figures import figure
 from planner.report.page_html import View, anchor, esc, section, table
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ def horizon(view: View, made: Sequence[Drawn]) -> str | None:
     parts = [words, _classes(view), _pools(view), _checked(view)]
     for drawn in made:
         if drawn.figure.name == "horizon" and drawn.chart is not None:
-            name, level = anchor(view.name, "figure", "horizon"), view.level + 1
-            title = f'<h{level} class="figure" id="{name}">{esc(drawn.figure.title)}</h{level}>'
-            svg = style.inline_svg(drawn.chart, alt=drawn.alt)
-            caption = f"<figcaption>{esc(drawn.figure.caption)}</figcaption>"
-            parts.append(f'<figure aria-labelledby="{name}" class="alone">{title}{svg}{caption}</figure>')
+            parts.append(figure(view, drawn, is_alone=True))
     return section("Over the horizon", "".join(parts), at=anchor(view.name, "horizon"), level=view.level)
 
 

@@ -99,6 +99,30 @@ tbody th{font-weight:600}
 figure{margin:0;min-width:0}figure.alone{max-width:36rem;margin-top:1.2rem}
 figcaption{margin-top:.5rem}
 .fig{display:block;width:100%;height:auto;font-family:"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif}
+.live{display:none;position:relative;width:100%;user-select:none;-webkit-user-select:none;touch-action:pan-y}
+.live svg{display:block;width:100%!important;height:auto!important;overflow:visible}
+@media screen{.is-live>.live{display:block}.is-live>svg.fig{display:none}}
+.live [class*=" live"] path{cursor:crosshair}
+.live .mark-rect[class*=" live"] path:hover{fill-opacity:.09!important}
+.live .mark-symbol[class*=" live"] path:hover{fill-opacity:1!important}
+.live .mark-rect:not([class*=" live"]) path[aria-label]:hover,.live .mark-symbol:not([class*=" live"]) path:hover{
+stroke:var(--ink);stroke-width:1.5px}
+.brush{position:absolute;background:var(--p0);opacity:.18;pointer-events:none}
+.tip{position:fixed;z-index:3;max-width:min(22rem,94vw);padding:.42rem .6rem;border:1px solid var(--line);
+border-radius:5px;background:var(--paper);color:var(--ink);box-shadow:0 3px 14px #0003;font-size:.8rem;line-height:1.4;
+pointer-events:none;overflow-wrap:anywhere}
+.tip[hidden],.brush[hidden]{display:none}.tip b,.tip span{display:block}.tip b{font-weight:640}
+.told{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+.tools{display:flex;flex-wrap:wrap;gap:.35rem 1.6rem;align-items:center;margin:.2rem 0 1.1rem;font-size:.82rem;
+color:var(--soft)}
+.tools:empty{display:none}.tools .row{display:inline-flex;flex-wrap:wrap;gap:.3rem;align-items:center}
+.tools .name{margin-right:.25rem}.tools .hint{margin-left:.3rem}
+.tools button{font:inherit;color:var(--ink);background:var(--well);border:1px solid var(--line);border-radius:5px;
+padding:.14rem .55rem;min-height:1.75rem;min-width:1.9rem;cursor:pointer}
+.tools button:hover:not(:disabled){border-color:var(--soft)}.tools button:disabled{opacity:.5;cursor:default}
+.tools button[aria-pressed=true]{border-color:var(--ink);box-shadow:inset 0 0 0 1px var(--ink);font-weight:640}
+@media (hover:none){.tools .hint{display:none}}
+.sheet{margin:.45rem 0 0}.sheet summary{font-size:.82rem}.sheet .scroll{max-height:20rem;overflow:auto}
 pre{overflow-x:auto;margin:.6rem 0;padding:.8rem 1rem;background:var(--well);border-radius:6px;font-size:.86rem}
 code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",monospace;font-size:.92em;
 overflow-wrap:anywhere}
@@ -129,6 +153,6 @@ table{font-size:7.9pt}th,td{padding:.24rem .5rem .24rem 0}td.n,thead th{white-sp
 figure,tr,.cards>div{break-inside:avoid}h2,h3,h4,.part{break-after:avoid}
 .breaks{break-before:page}
 .variant+.variant{break-before:page}
-a{color:inherit;text-decoration:none}nav,.skip{display:none}
+a{color:inherit;text-decoration:none}nav,.skip,.tools,.tip,.sheet{display:none}
 }
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.report.figures.busy import stretches
-from planner.report.figures.series import by_bin, rows_of
+from planner.report.figures.series import by_bin
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
@@ -76,9 +76,13 @@ def _pool(result: Result, variant: str, klass: str, metric: str, quantile: float
 def _stretch(result: Result, variant: str, klass: str) -> tuple[float | None, float | None, bool]:
     run = result.variants[variant]["run"]
     what = stretches(run)
-    rows = [row for row in rows_of(result, "class_windows", variant) if row["class"] == klass]
     sums = {
-        name: [sum(values) for values in by_bin(rows, what, [], name).get((), [[]] * what.n)]
+        name: [
+            sum(values)
+            for values in by_bin(result, "class_windows", variant, what, [], name, where=[("class", klass)]).get(
+                (), [[]] * what.n
+            )
+        ]
         for name in ("offered", "attained", *ENDS)
     }
     shares = []

@@ -95,8 +95,13 @@ class Browser:
             self._events.append(got)
         return got
 
-    def open(self, page: Path, *, width: int, height: int = 900, is_dark: bool = False) -> None:
-        """Load a page at a size, on a light or a dark screen; forgets what earlier pages logged."""
+    def open(
+        self, page: Path, *, width: int, height: int = 900, is_dark: bool = False, has_script: bool = True
+    ) -> None:
+        """Load a page at a size, on a light or a dark screen, with its scripts or without; forgets what earlier pages
+        logged.
+        """
+        self._ask("Emulation.setScriptExecutionDisabled", value=not has_script)
         self._ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -114,6 +119,31 @@ class Browser:
         found = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
+
+    def see_all(self) -> None:
+        """Scroll over the page, so that every figure comes into view, until all are live."""
+        self.eval("""(async () => {
+            const wait = ms => new Promise(done => setTimeout(done, ms));
+            const open = () => [...document.querySelectorAll('script.spec')].map(each => each.parentElement)
+                .filter(each => !each.matches('.is-live,[data-failed]'));
+            for (let turn = 0; turn < 400 && open().length; turn++) {
+                open()[0].scrollIntoView();
+                await wait(50);
+            }
+            scrollTo(0, 0);
+        })()""")
+
+    def pointer(self, kind: str, x: float, y: float, *, is_down: bool = False) -> None:
+        """A mouse event: mouseMoved, mousePressed or mouseReleased, at a place of the window."""
+        button = {"button": "left", "buttons": int(is_down), "clickCount": 1} if kind != "mouseMoved" else {}
+        if kind == "mouseMoved" and is_down:
+            button = {"button": "left", "buttons": 1}
+        self._ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
+
+    def key(self, name: str) -> None:
+        """A key goes down and up."""
+        for kind in ("keyDown", "keyUp"):
+            self._ask("Input.dispatchKeyEvent", type=kind, key=name, code=name)
 
     def screenshot(self, path: Path) -> None:
         """The whole page as a picture."""

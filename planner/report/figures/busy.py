@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from planner.report.figures.frames import schema, time_unit
-from planner.report.figures.series import Bins, bins, by_bin, rows_of
-from planner.report.figures.style import LIGHT, Look, chart
+from planner.report.figures.frames import schema
+from planner.report.figures.live import Time, picked, time_of, with_signals, words
+from planner.report.figures.series import Bins, bins, by_bin
+from planner.report.figures.sheet import Sheet, over_time
+from planner.report.figures.style import LIGHT, Look, chart, layer
 from planner.report.text import plain
 
 if TYPE_CHECKING:
@@ -27,15 +29,13 @@ def frame(result: Result) -> pl.DataFrame:
     rows = []
     for name, tree in result.variants.items():
         what = stretches(tree["run"])
-        found = by_bin(rows_of(result, "windows", name), what, ["pool"], "busy_frac")
+        found = by_bin(result, "windows", name, what, ["pool"], "busy_frac")
         for pool in tree["pools"]:
             for ix in range(what.n):
                 n = what.n_windows(ix) * tree["run"]["seeds"]
                 busy = sum(found.get((pool,), [[]] * what.n)[ix]) / n
-                end = min(what.start_s(ix + 1), tree["run"]["length_s"])
-                rows.append(
-                    {"variant": name, "pool": pool, "start_s": what.start_s(ix), "end_s": end, "busy_frac": busy}
-                )
+                start, end = what.start_s(ix), what.end_s(ix)
+                rows.append({"variant": name, "pool": pool, "start_s": start, "end_s": end, "busy_frac": busy})
     return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
 
 
@@ -55,40 +55,58 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     """A row of cells for each pool, in its colour: the fuller, the busier."""
     import altair as alt
 
-    unit, seconds = time_unit(max(rows["end_s"].to_list()))
+    time = time_of_rows(rows)
     values = [
-        row
-        | {
-            "t": row["start_s"] / seconds,
-            "t2": row["end_s"] / seconds,
+        {
+            "t": time.at(row["start_s"]),
+            "t2": time.at(row["end_s"]),
+            "pool": row["pool"],
+            "busy_frac": row["busy_frac"],
             "name": plain(row["pool"]),
             "label": f"{row['busy_frac'] * 100:.0f}",
-            "words": f"{row['pool']}: {row['busy_frac'] * 100:.1f} % busy",
+            "words": _words(row, time),
         }
         for row in rows.iter_rows(named=True)
     ]
     n_cells = len({row["t"] for row in values})
     pools = list(dict.fromkeys(row["name"] for row in values))
     y = alt.Y("name:N", sort=pools, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
-    title = f"time, {unit}; figures are % of chip time"
+    title = f"time, {time.unit}; figures are % of chip time"
     base = chart(values)
     layers = [
-        base.mark_rect(height={"band": 0.9}, stroke=LIGHT["line"], strokeWidth=0.5).encode(
-            x=alt.X("t:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=6)),
+        base.mark_rect(height={"band": 0.9}, stroke=LIGHT["line"], strokeWidth=0.5, clip=True).encode(
+            x=time.x(title),
             x2=alt.X2("t2:Q"),
             y=y,
             color=alt.Color("pool:N", scale=alt.Scale(domain=list(look.pools), range=look.colours), legend=None),
             fillOpacity=alt.FillOpacity("busy_frac:Q", scale=alt.Scale(domain=[0, 1], range=[0, 0.45]), legend=None),
+            opacity=picked(),
             description=alt.Description("words:N"),
         )
     ]
     if n_cells <= MOST_WITH_WORDS:
         layers.append(
             base.transform_calculate(mid="(datum.t + datum.t2) / 2")
-            .mark_text(color=LIGHT["ink"])
+            .mark_text(color=LIGHT["ink"], aria=False, clip=True)
             .encode(x=alt.X("mid:Q"), y=y, text=alt.Text("label:N"))
         )
-    return alt.layer(*layers).properties(width=look.width - 80, height=34 * len(pools))
+    return with_signals(layer(*layers, width=look.width - 80, height=34 * len(pools)), time)
+
+
+def time_of_rows(rows: pl.DataFrame) -> Time:
+    """The axis of time."""
+    return time_of(max(rows["end_s"].to_list()))
+
+
+def _words(row: Mapping[str, Any], time: Time) -> str:
+    return words(
+        f"{plain(row['pool'])}, {time.between(row['start_s'], row['end_s'])}", ("busy", row["busy_frac"], "frac")
+    )
+
+
+def sheet(rows: pl.DataFrame) -> Sheet:
+    """Busy time of each pool over time."""
+    return over_time(rows, time_of_rows(rows), "busy_frac", "frac", lambda row: str(row["pool"]))
 
 
 def alt(rows: pl.DataFrame) -> str:

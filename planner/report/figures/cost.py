@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from planner import units
 from planner.aggregate.metrics import PARTS
 from planner.report.figures.frames import schema
+from planner.report.figures.live import picked, with_signals
 from planner.report.figures.series import mean, rows_of
-from planner.report.figures.style import LIGHT, Look, chart
+from planner.report.figures.sheet import Sheet, plainly
+from planner.report.figures.style import LIGHT, Look, chart, layer
 from planner.report.text import plain
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     import altair as alt
 
     values = [
-        row | {"to": row["from_usd_per_h"] + row["usd_per_h"], "words": _words(row)}
+        {name: row[name] for name in ("part", "pool", "from_usd_per_h", "usd_per_h")}
+        | {"to": row["from_usd_per_h"] + row["usd_per_h"], "words": _words(row)}
         for row in rows.iter_rows(named=True)
     ]
     parts = list(dict.fromkeys(row["part"] for row in values))
@@ -62,19 +65,29 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     layers = [
         chart(values)
         .mark_bar(height={"band": 0.72})
-        .encode(x=x, x2=alt.X2("to:Q"), y=y, color=color, description=alt.Description("words:N")),
-        chart([{"part": "all", "from_usd_per_h": 0, "to": whole}])
+        .encode(x=x, x2=alt.X2("to:Q"), y=y, color=color, opacity=picked(), description=alt.Description("words:N")),
+        chart([{"part": "all", "from_usd_per_h": 0, "to": whole, "words": f"all\n{sums[-1]['label']}"}])
         .mark_bar(height={"band": 0.72}, color=LIGHT["mark"])
-        .encode(x=x, x2=alt.X2("to:Q"), y=y),
-        chart(sums).mark_text(align="left", dx=5).encode(x=alt.X("to:Q", scale=scale), y=y, text=alt.Text("label:N")),
+        .encode(x=x, x2=alt.X2("to:Q"), y=y, description=alt.Description("words:N")),
+        chart(sums)
+        .mark_text(align="left", dx=5, aria=False)
+        .encode(x=alt.X("to:Q", scale=scale), y=y, text=alt.Text("label:N")),
     ]
-    return alt.layer(*layers).properties(width=look.width - 90, height=26 * (len(parts) + 1))
+    return with_signals(layer(*layers, width=look.width - 90, height=26 * (len(parts) + 1)))
 
 
 def _words(row: dict[str, Any]) -> str:
-    return plain(f"{row['part']}, {row['pool']}: {units.format(row['usd_per_h'], 'money')} an hour")
+    return f"{plain(row['part'])}, {plain(row['pool'])}\n{units.format(row['usd_per_h'], 'money')} an hour"
+
+
+def sheet(rows: pl.DataFrame) -> Sheet:
+    """A row for each part and pool."""
+    heads = [("part", "Part", ""), ("pool", "Pool", ""), ("usd_per_h", "An hour", "money")]
+    return plainly(rows.iter_rows(named=True), heads)
 
 
 def alt(rows: pl.DataFrame) -> str:
     """What the figure shows, in words."""
-    return "Cost of an hour by part. " + "; ".join(_words(row) for row in rows.iter_rows(named=True))
+    return "Cost of an hour by part. " + "; ".join(
+        _words(row).replace("\n", ": ") for row in rows.iter_rows(named=True)
+    )

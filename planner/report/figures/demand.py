@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from planner import units
-from planner.report.figures.frames import schema, time_unit
+from planner.report.figures.frames import schema
+from planner.report.figures.live import Time, picked, span, time_of, with_signals, words
 from planner.report.figures.series import bins, by_bin, mean, rows_of
-from planner.report.figures.style import LIGHT, SI_LABEL, Look, chart
-from planner.report.text import plain
+from planner.report.figures.sheet import Sheet, over_time
+from planner.report.figures.style import LIGHT, SI_LABEL, Look, chart, head, layer, vconcat
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +24,7 @@ COLUMNS = {
     "model": "str",
     "tokens": "str",
     "start_s": "f64",
+    "end_s": "f64",
     "demand_tokens_per_s": "f64",
     "capacity_tokens_per_s": "f64",
     "tpot_limit_s": "f64",
@@ -46,7 +48,7 @@ def _of_variant(result: Result, name: str, tree: Mapping[str, Any]) -> list[dict
     if "curves" not in result.tables:
         return []
     what = bins(tree["run"])
-    offered = by_bin(rows_of(result, "class_windows", name), what, ["class"], "offered")
+    offered = by_bin(result, "class_windows", name, what, ["class"], "offered")
     curves = list(rows_of(result, "curves", name))
     shares = _shares(result, name)
     n_seeds = tree["run"]["seeds"]
@@ -71,6 +73,7 @@ def _of_variant(result: Result, name: str, tree: Mapping[str, Any]) -> list[dict
                     "model": model,
                     "tokens": "prompt" if is_prompt else "output",
                     "start_s": what.start_s(ix),
+                    "end_s": what.end_s(ix),
                     "demand_tokens_per_s": asked,
                     "capacity_tokens_per_s": capacity,
                     "tpot_limit_s": None if is_prompt else limit,
@@ -118,62 +121,80 @@ def _shares(result: Result, variant: str) -> dict[tuple[str, str, bool], float]:
 
 def draw(rows: pl.DataFrame, look: Look) -> Any:
     """A panel for each deployment, demand as an area in the pool's colour, capacity as a dashed line."""
-    import altair as alt
 
     keys = list(dict.fromkeys(rows.select("pool", "model", "tokens").iter_rows()))
     keys = sorted(keys, key=lambda key: -_load(rows, key))[:MOST_PANELS]
-    unit, seconds = time_unit(max(rows["start_s"].to_list()))
+    time = time_of_rows(rows)
     panels = []
-    for key in keys:
-        mine = [
-            row | {"t": row["start_s"] / seconds}
-            for row in rows.iter_rows(named=True)
-            if (row["pool"], row["model"], row["tokens"]) == key
-        ]
-        title = f"time, {unit}" if key == keys[-1] else None
-        panels.append(_panel(mine, look, title))
-    return alt.vconcat(*panels, spacing=8)
+    for ix, key in enumerate(keys):
+        mine = [row for row in rows.iter_rows(named=True) if (row["pool"], row["model"], row["tokens"]) == key]
+        title = f"time, {time.unit}" if key == keys[-1] else None
+        panels.append(_panel(mine, look, time, title, ix))
+    return with_signals(vconcat(*panels, spacing=8), time)
 
 
-def _panel(mine: list[dict[str, Any]], look: Look, title: str | None) -> Any:
+def time_of_rows(rows: pl.DataFrame) -> Time:
+    """The axis of time."""
+    return time_of(max(rows["end_s"].to_list()))
+
+
+def _panel(mine: list[dict[str, Any]], look: Look, time: Time, below: str | None, ix: int) -> Any:
     import altair as alt
 
     first = mine[0]
     colour = look.pools[first["pool"]]
-    capacity, limit = first["capacity_tokens_per_s"], first["tpot_limit_s"]
+    capacity = first["capacity_tokens_per_s"]
     top = max([row["demand_tokens_per_s"] for row in mine] + [capacity or 0.0]) * 1.15 or 1.0
-    area = (
-        chart(mine)
-        .mark_area(color=colour, opacity=0.3, line={"color": colour}, interpolate="step-after")
-        .encode(
-            x=alt.X("t:Q", title=title, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=6)),
-            y=alt.Y(
-                "demand_tokens_per_s:Q",
-                title=None,
-                scale=alt.Scale(domain=[0, top], nice=False),
-                axis=alt.Axis(labelExpr=SI_LABEL, tickCount=3),
-            ),
-        )
+    steps = [{"t": time.at(row["start_s"]), "v": row["demand_tokens_per_s"], "pool": first["pool"]} for row in mine]
+    steps.append(steps[-1] | {"t": time.at(mine[-1]["end_s"])})
+    scale = alt.Scale(domain=[0, top], nice=False)
+    y = alt.Y("v:Q", title=None, scale=scale, axis=alt.Axis(labelExpr=SI_LABEL, tickCount=3))
+    base = chart(steps).mark_area(
+        color=colour, line={"color": colour, "clip": True}, interpolate="step-after", clip=True, aria=False
     )
-    layers = [area]
+    layers = [base.encode(x=time.x(below), y=y, opacity=picked(0.3))]
     if capacity is not None:
-        inside = "" if limit is None else f" at {units.format(limit, 'time')} a token"
-        words = f"capacity {units.format(capacity, 'tokens_per_s')}{inside}"
-        if not capacity:
-            words = f"no batch reaches {units.format(limit, 'time')} a token"
-        rule = chart([{"y": capacity, "words": words}])
+        label = _capacity_words(capacity, first["tpot_limit_s"])
+        rule = chart([{"y": capacity, "words": label}])
         layers += [
             rule.mark_rule(color=LIGHT["limit"], strokeDash=[5, 3]).encode(
                 y=alt.Y("y:Q"), description=alt.Description("words:N")
             ),
-            rule.mark_text(align="right", baseline="bottom", color=LIGHT["limit"]).encode(
+            rule.mark_text(align="right", baseline="bottom", color=LIGHT["limit"], aria=False).encode(
                 y=alt.value(-5), x=alt.value(look.width - 70), text=alt.Text("words:N")
             ),
         ]
-    name = plain(f"{first['pool']}, {first['model']} ({first['tokens']} tok/s)")
-    return alt.layer(*layers).properties(
-        width=look.width - 70, height=66, title=alt.TitleParams(name, color=colour, offset=4, limit=look.width)
-    )
+    layers.append(span([_told(row, time) for row in mine], time, ix=ix))
+    title = head(f"{first['pool']}, {first['model']} ({first['tokens']} tok/s)", color=colour, limit=look.width - 70)
+    return layer(*layers, width=look.width - 70, height=66, title=title)
+
+
+def _told(row: Mapping[str, Any], time: Time) -> dict[str, Any]:
+    """What is shown where the pointer is."""
+    asked, capacity = row["demand_tokens_per_s"], row["capacity_tokens_per_s"]
+    lines = [("asked", asked, "tokens_per_s"), ("of its capacity", asked / capacity if capacity else None, "frac")]
+    return {
+        "t": time.at(row["start_s"]),
+        "t2": time.at(row["end_s"]),
+        "words": words(time.between(row["start_s"], row["end_s"]), *lines),
+    }
+
+
+def _capacity_words(capacity: float, limit_s: float | None) -> str:
+    if not capacity:
+        return f"no batch reaches {units.format(limit_s, 'time')} a token"
+    inside = "" if limit_s is None else f" at {units.format(limit_s, 'time')} a token"
+    return f"capacity {units.format(capacity, 'tokens_per_s')}{inside}"
+
+
+def sheet(rows: pl.DataFrame) -> Sheet:
+    """What is asked of each deployment over time; its capacity stands in the head."""
+
+    def name(row: Mapping[str, Any]) -> str:
+        capacity = units.format(row["capacity_tokens_per_s"], "tokens_per_s")
+        return f"{row['pool']}, {row['model']}, {row['tokens']} (capacity {capacity})"
+
+    return over_time(rows, time_of_rows(rows), "demand_tokens_per_s", "tokens_per_s", name)
 
 
 def _load(rows: pl.DataFrame, key: tuple[Any, ...]) -> float:

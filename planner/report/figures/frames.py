@@ -1,4 +1,4 @@
-"""What frames have in common: columns, and the unit of an axis of time."""
+"""What frames have in common: columns, and the ends of a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["decades", "schema", "time_unit"]
+__all__ = ["decades", "schema"]
 
 
 def schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
@@ -17,13 +17,6 @@ def schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
 
     types: dict[str, pl.DataType] = {"str": pl.String(), "f64": pl.Float64(), "i64": pl.Int64()}
     return {name: types[kind] for name, kind in columns.items()}
-
-
-def time_unit(last_s: float) -> tuple[str, float]:
-    """Unit of an axis of time and its seconds: minutes up to three hours, hours up to four days, days."""
-    if last_s <= 3 * 3600:
-        return "min", 60.0
-    return ("h", 3600.0) if last_s <= 4 * 86_400 else ("d", 86_400.0)
 
 
 def decades(values: Sequence[float]) -> tuple[list[float], list[float]]:

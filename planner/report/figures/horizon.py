@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.report.figures.frames import schema
+from planner.report.figures.live import Time, picked, span, with_signals, words
 from planner.report.figures.series import MOST_BINS, rows_of
-from planner.report.figures.style import LIGHT, Look, chart
+from planner.report.figures.sheet import Sheet, over_time
+from planner.report.figures.style import LIGHT, Look, chart, layer
 from planner.report.text import plain
 
 if TYPE_CHECKING:
@@ -15,8 +17,15 @@ if TYPE_CHECKING:
 
     from planner.aggregate.result import Result
 
-DAY_H = 24
-COLUMNS = {"variant": "str", "pool": "str", "start_day": "f64", "peak_load_frac": "f64", "mean_load_frac": "f64"}
+DAY_H, DAY_S = 24, 86_400.0
+COLUMNS = {
+    "variant": "str",
+    "pool": "str",
+    "start_day": "f64",
+    "end_day": "f64",
+    "peak_load_frac": "f64",
+    "mean_load_frac": "f64",
+}
 
 
 def frame(result: Result) -> pl.DataFrame:
@@ -44,6 +53,7 @@ def frame(result: Result) -> pl.DataFrame:
                         "variant": name,
                         "pool": pool,
                         "start_day": at / DAY_H,
+                        "end_day": min(at + each, len(loads)) / DAY_H,
                         "peak_load_frac": max(whole, default=None),
                         "mean_load_frac": sum(whole) / len(whole) if whole else None,
                     }
@@ -55,9 +65,12 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     """A band from the mean to the fullest hour for each pool, the limit as a line at 100 %."""
     import altair as alt
 
+    time = time_of_rows(rows)
     values = [
-        row
-        | {
+        {
+            "t": row["start_day"],
+            "t2": row["end_day"],
+            "pool": row["pool"],
             "peak": None if row["peak_load_frac"] is None else row["peak_load_frac"] * 100,
             "mean": None if row["mean_load_frac"] is None else row["mean_load_frac"] * 100,
         }
@@ -69,21 +82,46 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     ]
     labels = [row[0] | {"label": plain(row[0]["pool"])} for row in ends if row]
     color = alt.Color("pool:N", scale=alt.Scale(domain=list(look.pools), range=look.colours), legend=None)
-    x = alt.X("start_day:Q", title="time, d", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickCount=6))
+    x = time.x("time, d")
     y = alt.Y("peak:Q", title="% of what holds the limits", scale=alt.Scale(domainMin=0))
     base = chart(values)
     limit = chart([{"y": 100, "words": "what holds the limits"}])
     layers = [
-        base.mark_area(opacity=0.25).encode(x=x, y=y, y2=alt.Y2("mean:Q"), color=color),
-        base.mark_line().encode(x=x, y=y, color=color),
+        base.mark_area(clip=True, aria=False).encode(x=x, y=y, y2=alt.Y2("mean:Q"), color=color, opacity=picked(0.25)),
+        base.mark_line(clip=True, aria=False).encode(x=x, y=y, color=color, opacity=picked()),
         limit.mark_rule(color=LIGHT["limit"], strokeDash=[5, 3]).encode(
             y=alt.Y("y:Q"), description=alt.Description("words:N")
         ),
         chart(labels)
-        .mark_text(align="right", baseline="bottom", dy=-5)
-        .encode(x=x, y=y, color=color, text=alt.Text("label:N")),
+        .mark_text(align="right", baseline="bottom", dy=-5, aria=False)
+        .encode(x=x, y=y, color=color, text=alt.Text("label:N"), opacity=picked()),
+        span(_told(rows, time), time),
     ]
-    return alt.layer(*layers).properties(width=look.width - 70, height=200)
+    return with_signals(layer(*layers, width=look.width - 70, height=200), time)
+
+
+def time_of_rows(rows: pl.DataFrame) -> Time:
+    """The axis of time: days."""
+    return Time("d", DAY_S, max(rows["end_day"].to_list()) * DAY_S)
+
+
+def _told(rows: pl.DataFrame, time: Time) -> list[dict[str, Any]]:
+    """What is shown where the pointer is: every pool at that time."""
+    found: dict[tuple[float, float], list[tuple[str, float | None, str]]] = {}
+    for row in rows.iter_rows(named=True):
+        lines = found.setdefault((row["start_day"], row["end_day"]), [])
+        lines.append((f"{plain(row['pool'])}, fullest hour", row["peak_load_frac"], "frac"))
+        lines.append((f"{plain(row['pool'])}, mean", row["mean_load_frac"], "frac"))
+    return [
+        {"t": start, "t2": end, "words": words(time.between(start * DAY_S, end * DAY_S), *lines)}
+        for (start, end), lines in found.items()
+    ]
+
+
+def sheet(rows: pl.DataFrame) -> Sheet:
+    """The fullest hour of each pool over time."""
+    name = "{pool}, fullest hour".format_map
+    return over_time(rows, time_of_rows(rows), "peak_load_frac", "frac", name, start="start_day", seconds=DAY_S)
 
 
 def alt(rows: pl.DataFrame) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from planner.report.figures.frames import decades, schema
-from planner.report.figures.style import LIGHT, TIME_LABEL, Look, chart
+from planner.report.figures.live import spot, with_signals, words
+from planner.report.figures.sheet import Sheet, plainly
+from planner.report.figures.style import LIGHT, TIME_LABEL, Look, chart, hconcat, head, layer, vconcat
 from planner.report.text import plain
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ QUANTILES = (
     0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.992, 0.994, 0.995, 0.996, 0.997, 0.998, 0.999,
 )  # fmt: skip
 MOST_CLASSES, A_ROW = 5, 3
+IN_TABLE = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
 SHOWN_WITHOUT_LIMITS = ("ttft", "tpot", "e2e")
 COLUMNS = {
     "variant": "str",
@@ -70,7 +73,6 @@ def _of_variant(result: Result, name: str, tree: Mapping[str, Any]) -> list[dict
 
 def draw(rows: pl.DataFrame, look: Look) -> Any:
     """Small panels, a row for each class: the quantile to the right in nines, the time upwards, both logarithmic."""
-    import altair as alt
 
     panels_of: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for row in rows.iter_rows(named=True):
@@ -78,10 +80,10 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     tightest = sorted(panels_of, key=lambda each: _spare(panels_of[each]))[:MOST_CLASSES]
     a_row = min(A_ROW, max(len(panels_of[each]) for each in tightest))
     bands = []
-    for each in (each for each in panels_of if each in tightest):
-        panels = [_panel(mine, look, a_row) for mine in panels_of[each].values()]
-        bands += [alt.hconcat(*panels[at : at + a_row], spacing=14) for at in range(0, len(panels), a_row)]
-    return alt.vconcat(*bands, spacing=12)
+    for nr, each in enumerate(each for each in panels_of if each in tightest):
+        panels = [_panel(mine, look, a_row, 10 * nr + ix) for ix, mine in enumerate(panels_of[each].values())]
+        bands += [hconcat(*panels[at : at + a_row], spacing=14) for at in range(0, len(panels), a_row)]
+    return with_signals(vconcat(*bands, spacing=12))
 
 
 def _spare(metrics: Mapping[str, list[dict[str, Any]]]) -> float:
@@ -91,11 +93,11 @@ def _spare(metrics: Mapping[str, list[dict[str, Any]]]) -> float:
     return -max(over, default=0.0)
 
 
-def _panel(mine: list[dict[str, Any]], look: Look, a_row: int) -> Any:
+def _panel(mine: list[dict[str, Any]], look: Look, a_row: int, ix: int) -> Any:
     import altair as alt
 
     first = mine[0]
-    points = [{"tail": 1 - row["quantile"], "s": row["value_s"]} for row in mine if row["value_s"]]
+    told = [{"tail": 1 - row["quantile"], "s": row["value_s"], "words": _words(row)} for row in mine if row["value_s"]]
     limits = [
         {"tail": 1 - row["quantile"], "s": row["limit_s"], "words": _limit_words(row)}
         for row in mine
@@ -106,9 +108,14 @@ def _panel(mine: list[dict[str, Any]], look: Look, a_row: int) -> Any:
         "tail:Q",
         title=None,
         scale=alt.Scale(type="log", domain=[1, 0.001], nice=False),
-        axis=alt.Axis(values=[0.5, 0.1, 0.01, 0.001], labelExpr="'p' + format(100 - datum.value * 100, '~r')"),
+        axis=alt.Axis(
+            values=[0.5, 0.1, 0.01, 0.001],
+            labelExpr="'p' + format(100 - datum.value * 100, '~r')",
+            labelFontSize=10.5,
+            labelFlush=True,
+        ),
     )
-    ends, ticks = decades([row["s"] for row in (*points, *limits)])
+    ends, ticks = decades([row["s"] for row in (*told, *limits)])
     y = alt.Y(
         "s:Q",
         title=None,
@@ -116,20 +123,22 @@ def _panel(mine: list[dict[str, Any]], look: Look, a_row: int) -> Any:
         axis=alt.Axis(values=ticks, labelExpr=TIME_LABEL),
     )
     layers = [
-        chart(points or [{"tail": 1, "s": None}]).mark_line(color=LIGHT["ink"], interpolate="monotone").encode(x=x, y=y)
+        chart(told or [{"tail": 1, "s": None}])
+        .mark_line(color=LIGHT["ink"], interpolate="monotone", aria=False)
+        .encode(x=x, y=y)
     ]
     if limits:
         at = chart(limits)
         layers += [
-            at.mark_rule(color=LIGHT["limit"], strokeDash=[5, 3]).encode(y=alt.Y("s:Q")),
+            at.mark_rule(color=LIGHT["limit"], strokeDash=[5, 3], aria=False).encode(y=alt.Y("s:Q")),
             at.mark_point(color=LIGHT["limit"], filled=True, size=46, shape="diamond", opacity=1).encode(
                 x=alt.X("tail:Q"), y=alt.Y("s:Q"), description=alt.Description("words:N")
             ),
         ]
-    name = plain(f"{first['metric']} of {first['class']}")
-    return alt.layer(*layers).properties(
-        width=width, height=104, title=alt.TitleParams(name, offset=4, frame="group", limit=width + 20)
-    )
+    if told:
+        layers.append(spot(told, x=alt.X("tail:Q"), y=alt.Y("s:Q"), ix=ix))
+    title = head(f"{first['metric']} of {first['class']}", limit=width + 20)
+    return layer(*layers, width=width, height=104, title=title)
 
 
 def _limit_words(row: Mapping[str, Any]) -> str:
@@ -137,6 +146,35 @@ def _limit_words(row: Mapping[str, Any]) -> str:
 
     where = f"p{row['quantile'] * 100:g}"
     return f"limit {units.format(row['limit_s'], 'time')} at {where}; {units.format(row['value_s'], 'time')} found"
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    return words(
+        f"p{row['quantile'] * 100:g} of {plain(row['class'])}",
+        (row["metric"], row["value_s"], "time"),
+        ("limit", row["limit_s"], "time"),
+    )
+
+
+def sheet(rows: pl.DataFrame) -> Sheet:
+    """A row for each class and metric, a column for each of the usual quantiles."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows.iter_rows(named=True):
+        mine = found.setdefault((row["class"], row["metric"]), {"class": row["class"], "metric": row["metric"]})
+        mine[f"{row['quantile']:g}"] = row["value_s"]
+        if row["limit_s"] is not None:
+            name = f"p{row['quantile'] * 100:g}"
+            mine["limits"] = ", ".join([*filter(None, [mine.get("limits")]), f"{name} {_time(row['limit_s'])}"])
+    columns = [("class", "Class", ""), ("metric", "Metric", "")]
+    columns += [(f"{quantile:g}", f"p{quantile * 100:g}", "time") for quantile in IN_TABLE]
+    filled = [{"limits": "-", **{f"{quantile:g}": None for quantile in IN_TABLE}, **mine} for mine in found.values()]
+    return plainly(filled, [*columns, ("limits", "Limit", "")])
+
+
+def _time(seconds: float) -> str:
+    from planner import units
+
+    return units.format(seconds, "time")
 
 
 def alt(rows: pl.DataFrame) -> str:

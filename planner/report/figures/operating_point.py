@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.report.figures.frames import decades, schema
+from planner.report.figures.live import picked, spot, with_signals
 from planner.report.figures.series import mean, rows_of
-from planner.report.figures.style import LIGHT, SI_LABEL, Look, chart
+from planner.report.figures.sheet import Sheet, plainly
+from planner.report.figures.style import LIGHT, SI_LABEL, Look, chart, layer
 from planner.report.text import plain
 
 if TYPE_CHECKING:
@@ -108,11 +110,12 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     import altair as alt
 
     values = [
-        row | {"line": f"{row['pool']}, {row['model']}", "x": row[USER], "y": row[YIELD]}
+        {"line": f"{row['pool']}, {row['model']}", "pool": row["pool"], "model": row["model"], "x": row[USER]}
+        | {"y": row[YIELD], "n_seqs": row["n_seqs"], "class": row["class"], "what": row["what"], "words": _words(row)}
         for row in rows.iter_rows(named=True)
     ]
     curve = [row for row in values if row["what"] == "curve"]
-    dots = [row | {"label": plain(row["class"]), "words": _words(row)} for row in values if row["what"] == "run"]
+    dots = [row | {"label": plain(row["class"])} for row in values if row["what"] == "run"]
     x_ends, y_ends = _ends([row["x"] for row in values], 1.3), _ends([row["y"] for row in values], 3.0)
     x_scale, y_scale = (alt.Scale(type="log", domain=list(ends), nice=False) for ends in (x_ends, y_ends))
     x_axis, y_axis = (alt.Axis(values=decades(ends)[1], labelExpr=SI_LABEL) for ends in (x_ends, y_ends))
@@ -121,8 +124,9 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     color = alt.Color("pool:N", scale=alt.Scale(domain=list(look.pools), range=look.colours), legend=None)
     models = list(dict.fromkeys(row["model"] for row in curve))
     dashes = alt.Scale(domain=models, range=[DASHES[ix % len(DASHES)] for ix in range(len(models))])
-    lines = chart(curve).mark_line()
-    labels = chart(_labels(curve, x_ends, y_ends, look.width - 70))
+    points = [_only(row, "line", "pool", "model", "x", "y", "words") for row in curve]
+    lines = chart(points).mark_line(aria=False)
+    labels = chart(_labels(curve, dots, x_ends, y_ends, look.width - 70)) if curve else None
     layers = [
         lines.encode(
             x=x,
@@ -130,20 +134,29 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
             color=color,
             strokeDash=alt.StrokeDash("model:N", scale=dashes, legend=None),
             detail=alt.Detail("line:N"),
-        ),
-        labels.mark_text(align="center").encode(x=x, y=y, color=color, text=alt.Text("label:N")),
+            opacity=picked(),
+        )
     ]
+    if labels is not None:
+        named = labels.mark_text(align="center", aria=False)
+        layers.append(named.encode(x=x, y=y, color=color, text=alt.Text("label:N"), opacity=picked()))
+    if curve:
+        layers.append(spot(points, x=x, y=y, size=70))
     if dots:
-        at = chart(dots)
+        at = chart([_only(row, "pool", "x", "y", "label", "words") for row in dots])
         layers += [
-            at.mark_point(filled=True, size=90, opacity=1, stroke=LIGHT["ink"], strokeWidth=1).encode(
-                x=x, y=y, color=color, description=alt.Description("words:N")
+            at.mark_point(filled=True, size=90, stroke=LIGHT["ink"], strokeWidth=1).encode(
+                x=x, y=y, color=color, description=alt.Description("words:N"), opacity=picked()
             ),
-            at.mark_text(align="right", dx=-9, dy=5, fontWeight=600, color=LIGHT["ink"]).encode(
-                x=x, y=y, text=alt.Text("label:N")
+            at.mark_text(align="right", dx=-9, dy=5, fontWeight=600, color=LIGHT["ink"], aria=False).encode(
+                x=x, y=y, text=alt.Text("label:N"), opacity=picked()
             ),
         ]
-    return alt.layer(*layers).properties(width=look.width - 70, height=HEIGHT)
+    return with_signals(layer(*layers, width=look.width - 70, height=HEIGHT))
+
+
+def _only(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: row[name] for name in names}
 
 
 def _ends(values: list[float], below: float) -> tuple[float, float]:
@@ -152,9 +165,13 @@ def _ends(values: list[float], below: float) -> tuple[float, float]:
 
 
 def _labels(
-    curve: list[dict[str, Any]], x_ends: tuple[float, float], y_ends: tuple[float, float], width: float
+    curve: list[dict[str, Any]],
+    dots: list[dict[str, Any]],
+    x_ends: tuple[float, float],
+    y_ends: tuple[float, float],
+    width: float,
 ) -> list[dict[str, Any]]:
-    """Names of the lines below their fast ends, those that would lie upon each other moved further down."""
+    """Names of the lines below their fast ends; those that would lie upon each other, or on a dot, are moved down."""
     from math import exp, log
 
     def place(value: float, ends: tuple[float, float], size: float) -> float:
@@ -165,6 +182,9 @@ def _labels(
 
     found: list[dict[str, Any]] = []
     taken: list[tuple[float, float, float]] = []
+    for dot in dots:
+        half = len(dot["label"]) * 3.4 + 9
+        taken.append((place(dot["x"], x_ends, width) - half + 6, place(dot["y"], y_ends, HEIGHT), half))
     lines = dict.fromkeys(row["line"] for row in curve)
     ends = [min((row for row in curve if row["line"] == line), key=lambda row: row["n_seqs"]) for line in lines]
     for end in sorted(ends, key=lambda row: -row["y"]):
@@ -180,13 +200,32 @@ def _labels(
 
 
 def _words(row: Mapping[str, Any]) -> str:
+    batch = "" if row["n_seqs"] is None else f"{units.format(row['n_seqs'], 'count')} sequences\n"
+    name = f"{row['class']} on {row['pool']}" if row["class"] else f"{row['pool']}, {row['model']}"
     return (
-        f"{row['class']} on {row['pool']}: {units.figures(row['tokens_per_s_per_user'])} tok/s a user, "
-        f"{units.figures(row['tokens_per_s_out_per_kw_chip_rated'])} tok/s a kW"
+        f"{plain(name)}\n{batch}{units.figures(row[USER])} tok/s a user\n"
+        f"{units.figures(row[YIELD])} tok/s a kW of rated chips"
     )
+
+
+def sheet(rows: pl.DataFrame) -> Sheet:
+    """Where the run was, then each curve from one sequence to its largest batch."""
+    told = [
+        {
+            "what": f"run, {row['class']}" if row["what"] == "run" else "could give",
+            "where": f"{row['pool']}, {row['model']}",
+            "n": "-" if row["n_seqs"] is None else f"{row['n_seqs']:,}",
+            "user": units.figures(row[USER]),
+            "kw": units.figures(row[YIELD]),
+        }
+        for what in ("run", "curve")
+        for row in rows.filter(rows["what"] == what).iter_rows(named=True)
+    ]
+    heads = [("what", "What", ""), ("where", "Deployment", ""), ("n", "Sequences", "count")]
+    return plainly(told, [*heads, ("user", "tok/s a user", "count"), ("kw", "tok/s a kW", "count")], most=60)
 
 
 def alt(rows: pl.DataFrame) -> str:
     """What the figure shows, in words."""
-    words = [_words(row) for row in rows.iter_rows(named=True) if row["what"] == "run"]
-    return "Output tokens a user against output tokens a kilowatt of rated chips. " + "; ".join(words)
+    told = [_words(row).replace("\n", ", ") for row in rows.iter_rows(named=True) if row["what"] == "run"]
+    return "Output tokens a user against output tokens a kilowatt of rated chips. " + "; ".join(told)

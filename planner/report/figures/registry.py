@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, ScenarioError, near
+from planner.report.figures import style
+from planner.report.figures.live import Time
+from planner.report.figures.sheet import Sheet
 from planner.report.figures.style import Look, look
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ __all__ = ["FIGURES", "MORE", "SIX", "Drawn", "drawn", "frames", "look_of", "sel
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure; the module has `frame`, `draw` and `alt`, by these names or with a prefix."""
+    """One figure; the module has `frame`, `draw`, `alt` and `sheet`, by these names or with a prefix."""
 
     name: str
     title: str
@@ -28,9 +31,11 @@ class Figure:
     """How it is read, and on which basis it stands."""
     module: str
     prefix: str = ""
+    has_time: bool = False
+    """Whether it has an axis of time, `time_of_rows` of the module."""
 
     def part(self, name: str) -> Callable[..., Any]:
-        """`frame`, `draw` or `alt`."""
+        """`frame`, `draw`, `alt` or `sheet`."""
         found: Callable[..., Any] = getattr(import_module(f"planner.report.figures.{self.module}"), self.prefix + name)
         return found
 
@@ -43,7 +48,10 @@ class Drawn:
     rows: pl.DataFrame
     chart: Any
     alt: str
+    sheet: Sheet
     why: str = ""
+    time: Time | None = None
+    """Its axis of time, if it has one."""
 
 
 _SIX = (
@@ -53,6 +61,7 @@ _SIX = (
         "Tokens a second asked of each deployment, and the most it gives in a steady stream inside the tightest time "
         "between tokens that its classes allow, at their mean lengths. Fullest first.",
         "demand",
+        has_time=True,
     ),
     Figure(
         "latency",
@@ -75,6 +84,7 @@ _SIX = (
         "Chip time with a step running. A replica with a single request is busy too: room is judged by the first "
         "figure.",
         "busy",
+        has_time=True,
     ),
     Figure(
         "sensitivity",
@@ -91,16 +101,20 @@ _MORE = (
         "The fullest hour of each stretch of days (line) and their mean (foot of the band), over the load up to which "
         "every class holds.",
         "horizon",
+        has_time=True,
     ),
-    Figure("power", "Power", "At the meter, by pool; a window without work is not drawn.", "over_time", "power_"),
-    Figure("kv", "KV cache in use", "Share of the placed chips' cache, by pool.", "over_time", "kv_"),
-    Figure("mbu", "Memory bandwidth in use", "Bytes moved over the data sheet's rate, by pool.", "over_time", "mbu_"),
+    Figure("power", "Power", "At the meter, by pool; a window without work is not drawn.", "over_time", "power_", True),
+    Figure("kv", "KV cache in use", "Share of the placed chips' cache, by pool.", "over_time", "kv_", True),
+    Figure(
+        "mbu", "Memory bandwidth in use", "Bytes moved over the data sheet's rate, by pool.", "over_time", "mbu_", True
+    ),
     Figure(
         "in-flight",
         "Requests in the system",
         "Offered and not yet ended, by class, at the end of each stretch; mean over the seeds.",
         "over_time",
         "in_flight_",
+        True,
     ),
     Figure(
         "attainment",
@@ -108,6 +122,7 @@ _MORE = (
         "Of those that ended in a stretch, the share inside every limit of the class.",
         "over_time",
         "attainment_",
+        True,
     ),
     Figure(
         "energy",
@@ -195,5 +210,9 @@ def drawn(figure: Figure, rows: pl.DataFrame, variant: str, look: Look) -> Drawn
     """A figure of one variant."""
     mine = rows.filter(rows["variant"] == variant)
     if mine.is_empty():
-        return Drawn(figure, mine, None, "", NEEDS.get(figure.name, "nothing to show"))
-    return Drawn(figure, mine, figure.part("draw")(mine, look), figure.part("alt")(mine))
+        return Drawn(figure, mine, None, "", Sheet((), ()), NEEDS.get(figure.name, "nothing to show"))
+    module = import_module(f"planner.report.figures.{figure.module}")
+    time = module.time_of_rows(mine) if figure.has_time else None
+    with style.unchecked():
+        chart = figure.part("draw")(mine, look)
+    return Drawn(figure, mine, chart, figure.part("alt")(mine), figure.part("sheet")(mine), time=time)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.report.figures.frames import schema
+from planner.report.figures.live import with_signals
 from planner.report.figures.series import rows_of
-from planner.report.figures.style import LIGHT, Look, chart
+from planner.report.figures.sheet import Sheet, plainly
+from planner.report.figures.style import LIGHT, Look, chart, layer
 from planner.report.text import plain
 
 if TYPE_CHECKING:
@@ -77,11 +79,9 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     for row in rows.head(MOST_BARS).iter_rows(named=True):
         low, high = row["usd_per_h_low"] - row["usd_per_h"], row["usd_per_h_high"] - row["usd_per_h"]
         name = plain(short(row["path"]))
-        words = f"{row['path']} ({row['grade']}): {low:+.3g} to {high:+.3g} USD an hour"
+        words = f"{plain(row['path'])}\n{plain(row['grade'])}\n{low:+.3g} to {high:+.3g} USD an hour"
         for end, value in (("at its low", low), ("at its high", high)):
-            values.append(
-                {"name": name, "grade": row["grade"], "usd": value, "zero": 0, "end": end, "words": plain(words)}
-            )
+            values.append({"name": name, "usd": value, "zero": 0, "end": end, "words": words})
     names = list(dict.fromkeys(row["name"] for row in values))
     widest = max((abs(row["usd"]) for row in values), default=1.0) or 1.0
     base = chart(values)
@@ -97,9 +97,15 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
         base.mark_bar(height={"band": 0.66}).encode(
             x=x, x2=alt.X2("zero:Q"), y=y, color=ends, description=alt.Description("words:N")
         ),
-        chart([{"zero": 0}]).mark_rule(color=LIGHT["ink"]).encode(x=alt.X("zero:Q")),
+        chart([{"zero": 0}]).mark_rule(color=LIGHT["ink"], aria=False).encode(x=alt.X("zero:Q")),
     ]
-    return alt.layer(*layers).properties(width=look.width - 210, height=max(60, 22 * len(names)))
+    return with_signals(layer(*layers, width=look.width - 210, height=max(60, 22 * len(names))))
+
+
+def sheet(rows: pl.DataFrame) -> Sheet:
+    """A row for each fact: the cost of an hour with it at its low and at its high."""
+    heads = [("path", "Fact", ""), ("grade", "Grade", ""), ("usd_per_h_low", "An hour at its low", "money")]
+    return plainly(rows.iter_rows(named=True), [*heads, ("usd_per_h_high", "An hour at its high", "money")], most=40)
 
 
 def short(path: str) -> str:

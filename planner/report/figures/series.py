@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bins", "bins", "by_bin", "mean", "rows_of"]
 
-MOST_BINS = 180
+Where = Sequence[tuple[str, Any]]
+MOST_BINS = 144
 """More would not be seen on a page, and would make it large."""
 
 
@@ -34,6 +35,10 @@ class Bins:
     def start_s(self, ix: int) -> float:
         """Begin of a bin."""
         return ix * self.width_s
+
+    def end_s(self, ix: int) -> float:
+        """End of a bin; the last one ends with the run."""
+        return min(self.start_s(ix + 1), self.length_s)
 
     def n_windows(self, ix: int) -> int:
         """Windows of a bin that begin before arrivals stop."""
@@ -57,16 +62,20 @@ def rows_of(result: Result, table: str, variant: str) -> Iterable[dict[str, Any]
 
 
 def by_bin(
-    rows: Iterable[Mapping[str, Any]], what: Bins, keys: Sequence[str], value: str
+    result: Result, table: str, variant: str, what: Bins, keys: Sequence[str], value: str, *, where: Where = ()
 ) -> dict[tuple[Any, ...], list[list[float]]]:
-    """For each key the values of each bin, over windows and seeds, in the order of the table."""
+    """For each key the values of each bin, over windows and seeds, in the order of the table.
+
+    `where` is (column, value) pairs that rows have to have.
+    """
+    frame = result.tables[table]
+    for column, wanted in (("variant", variant), *where):
+        frame = frame.filter(frame[column] == wanted)
     found: dict[tuple[Any, ...], list[list[float]]] = {}
-    for row in rows:
-        ix = row["window_ix"] // what.each
-        if ix >= what.n or row[value] is None:
-            continue
-        key = tuple(row[name] for name in keys)
-        found.setdefault(key, [[] for _ in range(what.n)])[ix].append(row[value])
+    for at, each, *key in frame.select("window_ix", value, *keys).iter_rows():
+        ix = at // what.each
+        if ix < what.n and each is not None:
+            found.setdefault(tuple(key), [[] for _ in range(what.n)])[ix].append(each)
     return found
 
 

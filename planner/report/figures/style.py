@@ -10,11 +10,26 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from planner.report.text import plain
 
-__all__ = ["DARK", "LIGHT", "POOLS", "Look", "chart", "inline_svg", "look", "png"]
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "LIVE",
+    "POOLS",
+    "Look",
+    "chart",
+    "compiled",
+    "inline_svg",
+    "live",
+    "live_config",
+    "look",
+    "png",
+    "still",
+]
 
 LIGHT: Mapping[str, str] = {
     "ink": "#1b2330",
@@ -48,6 +63,8 @@ POOLS = ("p0", "p1", "p2", "p3", "p4", "p5")
 WIDTH, TYPE = 470, 11.5
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 PNG_SCALE = 2.0
+LIVE = "live"
+"""How the names of marks begin that only a live drawing has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,38 +126,134 @@ TIME_LABEL = (
 
 
 def chart(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """A chart of some rows. They go in as one text, which Altair neither copies nor looks through at each step."""
+    """A chart of some rows. They go in as one text, which Altair neither copies nor looks through at each step; six
+    figures of a number are more than a drawing can show.
+    """
     import altair as alt
 
-    return alt.Chart(alt.InlineData(values=json.dumps(list(rows), allow_nan=False), format={"type": "json"}))
+    short = [{key: _short(value) for key, value in row.items()} for row in rows]
+    return alt.Chart(alt.InlineData(values=json.dumps(short, allow_nan=False), format={"type": "json"}))
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 SI_LABEL = "datum.value == 0 ? '0' : format(datum.value, '~s')"
 """Vega expression: 12k, 1.5M, and a plain zero."""
 
 
-def specification(drawing: Any) -> dict[str, Any]:
-    """The chart as Vega-Lite, with the look of this file."""
-    spec: dict[str, Any] = drawing.to_dict(validate=False)
-    spec["config"] = config()
-    spec["padding"] = 2
-    return spec
+def unchecked() -> Any:
+    """A context in which Altair does not hold each part of a drawing against its schema, which takes most of its time
+    (the tests do).
+    """
+    from altair.utils.schemapi import debug_mode
+
+    return debug_mode(False)
 
 
-def inline_svg(drawing: Any, *, alt: str) -> str:
-    """The chart as SVG for a page: scales with its column, roles as CSS variables, a native tooltip a mark."""
+def layer(*parts: Any, width: float, height: float, title: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Marks over each other, as Vega-Lite. (Altair's own joining copies every part again at each step.)"""
+    head = {} if title is None else {"title": dict(title)}
+    return _joined("layer", parts, {"width": width, "height": height, **head})
+
+
+def vconcat(*parts: Any, spacing: float) -> dict[str, Any]:
+    """Panels below each other."""
+    return _joined("vconcat", parts, {"spacing": spacing})
+
+
+def hconcat(*parts: Any, spacing: float) -> dict[str, Any]:
+    """Panels beside each other."""
+    return _joined("hconcat", parts, {"spacing": spacing})
+
+
+def head(text: str, **more: Any) -> dict[str, Any]:
+    """The title of a panel, over its plot."""
+    return {"text": plain(text), "offset": 4, "frame": "group", **more}
+
+
+def _joined(kind: str, parts: Sequence[Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    specs = [part if isinstance(part, dict) else part.to_dict(validate=False) for part in parts]
+    rows = {name: values for spec in specs for name, values in spec.get("datasets", {}).items()}
+    bare = [{key: value for key, value in spec.items() if key not in _OF_THE_WHOLE} for spec in specs]
+    return {kind: bare, **more, "datasets": rows}
+
+
+_OF_THE_WHOLE = {"$schema", "config", "datasets"}
+
+
+def specification(drawing: Mapping[str, Any]) -> dict[str, Any]:
+    """The drawing as Vega-Lite, with the look of this file."""
+    return {**drawing, "config": config(), "padding": 2}
+
+
+def compiled(drawing: Mapping[str, Any]) -> dict[str, Any]:
+    """The chart as Vega: what a still and a live drawing are both made of."""
     import vl_convert
 
-    svg: str = vl_convert.vegalite_to_svg(specification(drawing))
+    found: dict[str, Any] = vl_convert.vegalite_to_vega(specification(drawing))
+    return found
+
+
+def inline_svg(vega: Mapping[str, Any], *, alt: str) -> str:
+    """A compiled chart as SVG for a page: scales with its column, roles as CSS variables, a native tooltip a mark."""
+    import vl_convert
+
+    svg: str = vl_convert.vega_to_svg(still(vega))
     return _for_page(svg, alt)
 
 
-def png(drawing: Any) -> bytes:
+def still(vega: Mapping[str, Any]) -> dict[str, Any]:
+    """A compiled chart without the marks that only a live drawing has.
+
+    Nor are its marks clipped, for it shows the whole of its axes, and names of clips are one list for all of a page.
+    """
+
+    def kept(marks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {key: kept(value) if key == "marks" else value for key, value in mark.items() if key != "clip"}
+            for mark in marks
+            if not mark.get("name", "").startswith(LIVE)
+        ]
+
+    return {**vega, "marks": kept(vega["marks"])}
+
+
+@cache
+def live_config() -> dict[str, Any]:
+    """The look of this file as a live drawing has it."""
+    found: dict[str, Any] = live(compiled(layer(chart([]).mark_point(), width=1, height=1)))["config"]
+    return found
+
+
+def live(vega: Mapping[str, Any]) -> dict[str, Any]:
+    """A compiled chart as data for a page's own runtime: rows as rows, roles as CSS variables."""
+    names = {colour: f"var(--{role})" for role, colour in LIGHT.items()}
+
+    def put(thing: Any) -> Any:
+        if isinstance(thing, str):
+            return names.get(thing, thing)
+        if isinstance(thing, dict):
+            return {key: put(value) for key, value in thing.items()}
+        return [put(value) for value in thing] if isinstance(thing, list) else thing
+
+    data = [
+        {key: value for key, value in each.items() if key != "format"} | {"values": json.loads(each["values"])}
+        if isinstance(each.get("values"), str)
+        else each
+        for each in vega["data"]
+    ]
+    told: dict[str, Any] = put({key: value for key, value in vega.items() if key not in {"$schema", "data"}})
+    return {**told, "data": data}
+
+
+def png(drawing: Mapping[str, Any]) -> bytes:
     """The chart as a picture on white."""
     import vl_convert
 
-    spec = specification(drawing) | {"background": "white", "padding": 12}
-    made: bytes = vl_convert.vegalite_to_png(spec, scale=PNG_SCALE)
+    spec = still(compiled(drawing)) | {"background": "white", "padding": 12}
+    made: bytes = vl_convert.vega_to_png(spec, scale=PNG_SCALE)
     return made
 
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.report.figures.frames import schema
+from planner.report.figures.live import clock, picked, time_of, with_signals, words
 from planner.report.figures.series import bins, by_bin, mean, rows_of
-from planner.report.figures.style import LIGHT, Look, chart
+from planner.report.figures.sheet import Sheet, plainly
+from planner.report.figures.style import LIGHT, Look, chart, head, layer, vconcat
 from planner.report.text import plain
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = ("memory", "compute", "network", "launch")
 PHASES = ("prefill", "decode")
+_SHARE = ("share_frac", "Share of busy time", "frac")
 _SHADES = {"memory": "p0", "compute": "p1", "network": "p2", "launch": "p4", "prefill": "p5", "decode": "p3"}
 ENERGY = {"variant": "str", "start_s": "f64", "tokens_per_s_out": "f64", "j_per_token_out_whole": "f64"}
 SHARES = {"variant": "str", "pool": "str", "model": "str", "what": "str", "chip_s": "f64", "share_frac": "f64"}
@@ -30,8 +33,8 @@ def energy_frame(result: Result) -> pl.DataFrame:
     rows = []
     for name, tree in result.variants.items():
         what = bins(tree["run"], most=60)
-        watts = by_bin(rows_of(result, "windows", name), what, ["pool"], "facility_w")
-        tokens = by_bin(rows_of(result, "windows", name), what, [], "output_tokens").get((), [[]] * what.n)
+        watts = by_bin(result, "windows", name, what, ["pool"], "facility_w")
+        tokens = by_bin(result, "windows", name, what, [], "output_tokens").get((), [[]] * what.n)
         for ix in range(what.n):
             means = [mean(values[ix]) for values in watts.values()]
             rate = sum(tokens[ix]) / (what.n_windows(ix) * what.window_s * tree["run"]["seeds"])
@@ -52,15 +55,35 @@ def energy_draw(rows: pl.DataFrame, look: Look) -> Any:
     """A dot for each stretch."""
     import altair as alt
 
-    return (
-        chart(rows.to_dicts())
+    time = time_of(max(rows["start_s"].to_list()))
+    told = [
+        {"x": row["tokens_per_s_out"], "y": row["j_per_token_out_whole"]}
+        | {
+            "words": words(
+                f"from {clock(row['start_s'], time)}",
+                ("out", row["tokens_per_s_out"], "tokens_per_s"),
+                ("a token", row["j_per_token_out_whole"], "energy"),
+            )
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+    dots = (
+        chart(told)
         .mark_point(filled=True, color=LIGHT["mark"], opacity=0.75, size=36)
         .encode(
-            x=alt.X("tokens_per_s_out:Q", title="output tok/s", axis=alt.Axis(format="~s")),
-            y=alt.Y("j_per_token_out_whole:Q", title="J a token out, facility"),
+            x=alt.X("x:Q", title="output tok/s", axis=alt.Axis(format="~s")),
+            y=alt.Y("y:Q", title="J a token out, facility"),
+            description=alt.Description("words:N"),
         )
-        .properties(width=look.width - 70, height=180)
     )
+    return with_signals(layer(dots, width=look.width - 70, height=180))
+
+
+def energy_sheet(rows: pl.DataFrame) -> Sheet:
+    """A row for each stretch, from the lightest load to the heaviest."""
+    told = sorted(rows.iter_rows(named=True), key=lambda row: row["tokens_per_s_out"])
+    heads = [("tokens_per_s_out", "Output", "tokens_per_s"), ("j_per_token_out_whole", "A token", "energy")]
+    return plainly(told, heads, most=30)
 
 
 def energy_alt(rows: pl.DataFrame) -> str:
@@ -132,19 +155,38 @@ def batch_draw(rows: pl.DataFrame, look: Look) -> Any:
 
     panels = []
     for pool in dict.fromkeys(rows["pool"].to_list()):
-        mine = [row | {"percent": row["share_frac"] * 100} for row in rows.iter_rows(named=True) if row["pool"] == pool]
-        panels.append(
+        mine = [
+            {
+                "n_decoding": row["n_decoding"],
+                "percent": row["share_frac"] * 100,
+                "pool": pool,
+                "words": _batch_words(row),
+            }
+            for row in rows.iter_rows(named=True)
+            if row["pool"] == pool and row["share_frac"] is not None
+        ]
+        bars = (
             chart(mine)
             .mark_bar(color=look.pools[pool])
             .encode(
                 x=alt.X("n_decoding:Q", title="sequences in a step", axis=alt.Axis(grid=False, tickCount=6)),
                 y=alt.Y("percent:Q", title="% of busy time", axis=alt.Axis(tickCount=3)),
-            )
-            .properties(
-                width=look.width - 70, height=90, title=alt.TitleParams(plain(pool), color=look.pools[pool], offset=4)
+                opacity=picked(),
+                description=alt.Description("words:N"),
             )
         )
-    return alt.vconcat(*panels, spacing=8)
+        panels.append(layer(bars, width=look.width - 70, height=90, title=head(pool, color=look.pools[pool])))
+    return with_signals(vconcat(*panels, spacing=8))
+
+
+def _batch_words(row: dict[str, Any]) -> str:
+    return words(f"{row['n_decoding']:,} sequences", ("busy time", row["share_frac"], "frac"))
+
+
+def batch_sheet(rows: pl.DataFrame) -> Sheet:
+    """The sizes that took most of the time, first."""
+    told = sorted(rows.iter_rows(named=True), key=lambda row: -(row["share_frac"] or 0.0))
+    return plainly(told, [("pool", "Pool", ""), ("n_decoding", "Sequences", "count"), _SHARE], most=30)
 
 
 def batch_alt(rows: pl.DataFrame) -> str:
@@ -188,18 +230,19 @@ def _share_bars(rows: pl.DataFrame, look: Look, names: tuple[str, ...]) -> Any:
     import altair as alt
 
     values = [
-        row
-        | {
+        {
             "name": plain(f"{row['pool']}, {row['model']}"),
+            "pool": row["pool"],
+            "what": row["what"],
             "percent": (row["share_frac"] or 0.0) * 100,
             "order": names.index(row["what"]),
-            "words": f"{row['what']}: {(row['share_frac'] or 0.0) * 100:.1f} %",
+            "words": words(f"{plain(row['pool'])}, {plain(row['model'])}", (row["what"], row["share_frac"], "frac")),
         }
         for row in rows.iter_rows(named=True)
     ]
     bars = list(dict.fromkeys(row["name"] for row in values))
     colours = alt.Scale(domain=list(names), range=[LIGHT[_SHADES[name]] for name in names])
-    return (
+    shares = (
         chart(values)
         .mark_bar(height={"band": 0.66})
         .encode(
@@ -211,10 +254,21 @@ def _share_bars(rows: pl.DataFrame, look: Look, names: tuple[str, ...]) -> Any:
                 "what:N", scale=colours, legend=alt.Legend(title=None, orient="top", direction="horizontal")
             ),
             order=alt.Order("order:Q"),
+            opacity=picked(),
             description=alt.Description("words:N"),
         )
-        .properties(width=look.width - 190, height=34 * len(bars))
     )
+    return with_signals(layer(shares, width=look.width - 190, height=34 * len(bars)))
+
+
+def steps_sheet(rows: pl.DataFrame) -> Sheet:
+    """A row for each deployment and bound."""
+    return plainly(
+        rows.iter_rows(named=True), [("pool", "Pool", ""), ("model", "Model", ""), ("what", "Of", ""), _SHARE]
+    )
+
+
+balance_sheet = steps_sheet
 
 
 def _share_words(rows: pl.DataFrame) -> str:

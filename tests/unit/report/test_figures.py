@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,9 +10,9 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
-from planner import Result
+from planner import Result, units
 from planner.errors import ScenarioError
-from planner.report.figures import registry, style
+from planner.report.figures import live, registry, sheet, style
 from planner.report.figures.frames import decades
 from tests import reviews
 
@@ -127,12 +128,71 @@ def test_every_figure_is_drawn_as_svg_that_parses_with_its_words(
             assert drawn.chart is None
             assert drawn.why == registry.NEEDS[name]
             continue
-        svg = style.inline_svg(drawn.chart, alt=drawn.alt)
+        vega = style.compiled(drawn.chart)
+        svg = style.inline_svg(vega, alt=drawn.alt)
         root = ElementTree.fromstring(svg)
         assert root.get("aria-label") == drawn.alt != ""
         assert len(list(root.iter("path"))) > 0
         assert "var(--" in svg
         assert style.png(drawn.chart).startswith(b"\x89PNG") if name in {"cost", "demand"} else True
+
+
+def test_every_drawing_fits_the_schema_of_altair(result: Result, frames: dict[str, pl.DataFrame]) -> None:
+    import altair
+
+    for name, figure in registry.FIGURES.items():
+        chart = registry.drawn(figure, frames[name], "base", registry.look_of(result)).chart
+        if chart is not None:
+            altair.Chart.from_dict({**chart, "config": style.config()})
+
+
+def marks(vega: dict[str, object]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for mark in vega["marks"]:  # type: ignore[attr-defined]
+        found += [mark, *(marks(mark) if "marks" in mark else [])]
+    return found
+
+
+def test_stills_are_the_live_drawings_without_what_is_only_live(
+    result: Result, frames: dict[str, pl.DataFrame]
+) -> None:
+    look = registry.look_of(result)
+    for name in registry.SIX:
+        drawn = registry.drawn(registry.FIGURES[name], frames[name], "base", look)
+        vega = style.compiled(drawn.chart)
+        still, live = style.still(vega), style.live(vega)
+        assert not any(str(mark.get("name", "")).startswith(style.LIVE) or "clip" in mark for mark in marks(still))
+        has_live = any(str(mark.get("name", "")).startswith(style.LIVE) for mark in marks(live))
+        assert has_live == (name in {"demand", "latency", "operating-point"})
+        assert {signal["name"] for signal in live["signals"]} >= ({"pick", "t0", "t1"} if drawn.time else {"pick"})
+        text = json.dumps(live)
+        assert not any(f'"{colour}"' in text for colour in style.LIGHT.values()), name
+        assert live["config"] == style.live_config()
+
+
+def test_tables_say_what_the_rows_say(frames: dict[str, pl.DataFrame], result: Result) -> None:
+    look = registry.look_of(result)
+    drawn = {name: registry.drawn(registry.FIGURES[name], frames[name], "base", look) for name in registry.SIX}
+    for each in drawn.values():
+        assert each.sheet.rows
+        assert {len(row) for row in each.sheet.rows} == {len(each.sheet.head)}
+    busy = frames["busy"].filter(pl.col("variant") == "base", pl.col("pool") == "gb300")
+    assert drawn["busy"].sheet.head == ["Time", "jalapeno", "gb300"]
+    assert drawn["busy"].sheet.rows[0][0] == "0:00:00 to 0:00:20"
+    assert drawn["busy"].sheet.rows[0][2] == units.format(busy["busy_frac"][0], "frac")
+    cost = frames["cost"].filter(pl.col("variant") == "base")
+    assert [row[2] for row in drawn["cost"].sheet.rows] == [units.format(usd, "money") for usd in cost["usd_per_h"]]
+
+
+def test_long_tables_are_means_of_stretches() -> None:
+    rows = pl.DataFrame(
+        {"start_s": [60.0 * ix for ix in range(100)], "pool": ["a"] * 100, "x": [float(ix) for ix in range(100)]}
+    )
+    found = sheet.over_time(rows, live.time_of(6000.0), "x", "count", lambda row: row["pool"])
+    assert len(found.rows) == 20
+    assert found.rows[0] == ["0:00:00 to 0:05:00", "2"]
+    assert found.rows[-1] == ["1:35:00 to 1:40:00", "97"]
+    assert "Means of 5 stretches" in found.note
 
 
 def test_a_pool_has_one_colour_in_all_variants(result: Result) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
 import re
 import time
 from dataclasses import replace
@@ -14,6 +18,7 @@ import pytest
 from planner import Result
 from planner.aggregate.store import load
 from planner.report import page as page_module
+from planner.report import page_live
 from planner.report.figures import registry
 from planner.report.page import page
 from planner.report.verdict import binding
@@ -77,9 +82,9 @@ def test_no_figure_of_the_answer_stands_without_its_place(one: Result, pages: di
         assert not re.search(r"\d", words), (part, words)
 
 
-def test_it_is_whole_without_script_or_network(shown: tuple[Read, Any, str]) -> None:
+def test_it_asks_no_network_and_runs_its_own_two_scripts_alone(shown: tuple[Read, Any, str]) -> None:
     read, _, text = shown
-    assert {tag for tag, _ in read.tags}.isdisjoint({"script", "iframe", "object", "embed", "form", "img", "base"})
+    assert {tag for tag, _ in read.tags}.isdisjoint({"iframe", "object", "embed", "form", "img", "base"})
     for _, attrs in read.tags:
         assert not [name for name in attrs if name.startswith("on")]
         for name in ("src", "srcset", "xlink:href", "action"):
@@ -89,14 +94,57 @@ def test_it_is_whole_without_script_or_network(shown: tuple[Read, Any, str]) -> 
     assert "url(" not in text
     assert "@import" not in text
     assert len(text.encode()) < 2_000_000
+    policy = next(attrs["content"] for tag, attrs in read.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    for part in ("default-src 'none'", "connect-src 'none'", "base-uri 'none'", "form-action 'none'"):
+        assert part in policy
+    assert "unsafe-eval" not in policy
+    assert "script-src 'sha256-" in policy
+    code = [body for kind, body in scripts(text) if kind == ""]
+    packed = [body for kind, body in scripts(text) if kind == "text/plain"]
+    assert (len(code), len(packed)) == (1, 1)
+    whole = gzip.decompress(base64.b64decode(packed[0])).decode()
+    asked = [f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in (*code, whole)]
+    assert policy.split("script-src ")[1].split() == asked
+
+
+def scripts(text: str) -> list[tuple[str, str]]:
+    """Type and body of each script element."""
+    return re.findall(r'<script(?: type="([^"]*)"[^>]*)?>(.*?)</script>', text, re.S)
+
+
+def test_what_figures_are_made_of_is_data_that_ends_no_script(shown: tuple[Read, Any, str]) -> None:
+    _, tree, text = shown
+    bodies = [body for kind, body in scripts(text) if kind == "application/json"]
+    assert len(bodies) == 6 * len(tree.get("variants", {"": 0})) + 1
+    for body in bodies:
+        assert not set("<>&") & set(body)
+        json.loads(body)
+    one = page_live.data({"name": "</script><!-- <script> & \u2028"})
+    assert not set("<>&\u2028") & set(one)
+    assert json.loads(one) == {"name": "</script><!-- <script> & \u2028"}
+
+
+def test_the_runtime_is_the_one_that_was_published() -> None:
+    whole = page_live._runtime()
+    for words in ("Vega 6.4.0", "University of Washington Interactive Data Lab", "Mike Bostock"):
+        assert words in whole[:8000]
+    assert "vega.expressionInterpreter = expression" in whole
+    assert "</script" not in page_live._script()
+
+
+def test_each_figure_is_told_as_a_table_too(shown: tuple[Read, Any, str]) -> None:
+    _, _, text = shown
+    for name in registry.SIX:
+        assert f"<code>figures/{name}.parquet</code>" in text
+    assert text.count("The same as a table") == text.count('class="spec"')
 
 
 def test_markup_and_control_characters_are_shown_as_text(pages: dict[str, str]) -> None:
-    text = pages["several"]
+    text = re.sub(r"<script[^>]*>.*?</script>", "", pages["several"], flags=re.S)
     assert "<script" not in text
     assert "<img" not in text
-    assert "\x1b" not in text
-    read = Read(text)
+    assert "\x1b" not in pages["several"]
+    read = Read(pages["several"])
     assert read.headings[0] == HOSTILE.replace("\x1b", "\\x1b")
 
 
