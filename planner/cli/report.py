@@ -31,7 +31,7 @@ Examples:
 def command(
     folder: str, out: Path | None, is_opening: bool, png: Path | None, figures: str | None, to: output.Settings
 ) -> None:
-    """Write the capacity review of RESULT, a folder or an address: one HTML page without script or network.
+    """Write the capacity review of RESULT, a folder or an address: one HTML page that asks no network for anything.
 
     It holds the question and the answer, the fleet, the limits, what it costs, the figures, every fact behind them and
     how to do it again. The rows of each figure are written to RESULT/figures, unless -o puts the page elsewhere.
