@@ -1,28 +1,47 @@
-"""Error bands from residuals of points that a fit did not see, and the errors themselves.
+"""Error bands from residuals of points that a fit did not see.
 
-A residual is log(measured / predicted). A regime is what is new to the calibration (a deployment of known chips and
-models, a chip, a model) x mode x concurrency up to 16, up to 128, or more; its 80 % band is the range from the 10th to
-the 90th percentile of its residuals.
+A residual is log(measured / predicted). A regime is mode x concurrency up to 16, up to 128, or more; its 80 % band is
+the range from the 10th to the 90th percentile of the residuals of new deployments. What else is new of a row adds to
+either side as independent errors add, on a log scale: side = sqrt(regime^2 + extra^2). The extra of a novelty is taken
+from the folds that leave it out: with r their residuals and h their sides of a band made without their fold, it is the
+root of the quantile of r^2 - h^2 that, taken in the same way without each fold, holds 80 % of it (`_level`).
+What can be new:
+
+- `deployment`: its stack (engine, model, precision, mode) was measured on this chip;
+- `stack`: chip, model and engine were measured, but not together;
+- `chip`, `model`: not measured at all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from planner.model.folds import KINDS, Fold
+from planner.model.folds import Fold
+from planner.model.stacks import on_chip
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["RANGES", "coverage", "errors", "midway", "range_of", "spearman", "table"]
+__all__ = ["NEW", "RANGES", "Residuals", "coverage", "extras", "novelty", "range_of", "regimes", "widened"]
 
+METRICS = ("tpot", "ttft")
+
+NEW = ("deployment", "stack", "chip", "model")
+"""What of a row the calibration has not seen."""
 RANGES = (16, 128, None)
 """Upper ends of the concurrency ranges."""
 QUANTILES = (0.1, 0.9)
+SHARE = 0.8
 _LEAST = 30
 """A regime with fewer residuals takes the band of all its modes and ranges."""
+_NARROWEST = 0.01
+"""A side of a band is at least this wide, as a logarithm."""
+_MOST = 0.99
+
+Residuals = Mapping[tuple[str, str], "np.ndarray"]
+"""By kind of fold and metric, a value for each row; NaN where there is none."""
 
 
 def range_of(concurrency: float) -> int:
@@ -30,142 +49,171 @@ def range_of(concurrency: float) -> int:
     return next(i for i, end in enumerate(RANGES) if end is None or concurrency <= end)
 
 
-def table(
-    rows: Sequence[Mapping[str, Any]],
-    residuals: Mapping[tuple[str, str], np.ndarray],
-    metrics: Sequence[str] = ("tpot", "ttft"),
-) -> list[dict[str, Any]]:
-    """The band of every regime and metric, as factors on the prediction."""
+def novelty(rows: Sequence[Mapping[str, Any]], fits: Sequence[Fold]) -> dict[str, np.ndarray]:
+    """For each kind of fold what is new of each row to the fit that left it out; an index into `NEW`."""
     import numpy as np
 
-    mode = np.array([row["mode"] for row in rows])
-    span = np.array([range_of(row["concurrency"]) for row in rows])
+    labels = np.array([on_chip(row) for row in rows])
+    found: dict[str, np.ndarray] = {}
+    for fold in fits:
+        new = found.setdefault(fold.kind, np.zeros(len(rows), dtype=int))
+        if fold.kind == "deployment":
+            new[fold.is_out] = ~np.isin(labels[fold.is_out], labels[~fold.is_out])
+        else:
+            new[fold.is_out] = NEW.index(fold.kind)
+    return found
+
+
+def regimes(
+    rows: Sequence[Mapping[str, Any]],
+    residuals: Residuals,
+    fits: Sequence[Fold],
+    metrics: Sequence[str] = METRICS,
+) -> list[dict[str, Any]]:
+    """The band of every metric and regime where only a deployment is new, as factors on the prediction."""
+    import numpy as np
+
     found = []
     for metric in metrics:
-        for kind in KINDS:
-            all_of = residuals[kind, metric]
-            for name in ("agg", "disagg"):
-                for place, end in enumerate(RANGES):
-                    inside = np.isfinite(all_of) & (mode == name) & (span == place)
-                    if inside.sum() < _LEAST:
-                        inside = np.isfinite(all_of) & (mode == name)
-                    if inside.sum() < _LEAST:
-                        inside = np.isfinite(all_of)
-                    low, middle, high = np.quantile(all_of[inside], (QUANTILES[0], 0.5, QUANTILES[1]))
-                    found.append(
-                        {
-                            "metric": metric,
-                            "new": kind,
-                            "mode": name,
-                            "concurrency_to": end,
-                            "low": round(float(np.exp(min(low, middle))), 4),
-                            "high": round(float(np.exp(max(high, middle))), 4),
-                            "n": int(inside.sum()),
-                        }
-                    )
+        judged = _Judged(rows, residuals, fits, metric)
+        for (mode, place), (low, high) in judged.regimes(np.ones(len(rows), dtype=bool)).items():
+            ends = {"low": round(float(np.exp(low)), 4), "high": round(float(np.exp(high)), 4)}
+            found.append({"metric": metric, "mode": mode, "concurrency_to": RANGES[place], **ends})
     return found
 
 
-def midway(near: tuple[float, float], far: tuple[float, float], wider: float = 1.0) -> tuple[float, float]:
-    """The band half way between two on a log scale, `wider` times as wide.
-
-    For a chip or a model that was not measured: the residuals of new deployments (`near`) are too narrow a band, those
-    of folds that lose whole stacks with a chip or a model (`far`) too wide a one.
-    """
-    low, high = (0.5 * (math.log(a) + math.log(b)) * wider for a, b in zip(near, far, strict=True))
-    return math.exp(low), math.exp(high)
-
-
-def coverage(
-    rows: Sequence[Mapping[str, Any]], residuals: Mapping[tuple[str, str], np.ndarray], fits: Sequence[Fold]
-) -> list[dict[str, Any]]:
-    """Share of rows whose residual is inside a band that was made without their fold: of each kind, in all and by fold.
-
-    The bands are those of a prediction: of new deployments as they are, of a new chip or model half way.
-    """
-    import numpy as np
-
-    regime = [(row["mode"], RANGES[range_of(row["concurrency"])]) for row in rows]
-    found = []
-    for metric in ("tpot", "ttft"):
-        for kind in KINDS:
-            inside: dict[str, np.ndarray] = {}
-            for fold in (fold for fold in fits if fold.kind == kind):
-                kept = {key: np.where(fold.is_out, np.nan, values) for key, values in residuals.items()}
-                by_key = {
-                    (one["new"], one["mode"], one["concurrency_to"]): (one["low"], one["high"])
-                    for one in table(rows, kept, (metric,))
-                }
-                at = np.where(fold.is_out & np.isfinite(residuals[kind, metric]))[0]
-                ends = [(by_key["deployment", *regime[i]], by_key[kind, *regime[i]]) for i in at]
-                factors = [near if kind == "deployment" else midway(near, far) for near, far in ends]
-                measured = np.exp(residuals[kind, metric][at])
-                inside[fold.name] = np.array(
-                    [low <= one <= high for one, (low, high) in zip(measured, factors, strict=True)], dtype=bool
-                )
-            named = inside if kind != "deployment" else {}
-            for name, values in [("all", np.concatenate(list(inside.values()))), *sorted(named.items())]:
-                share = round(float(np.mean(values)), 4) if len(values) else None
-                found.append({"metric": metric, "new": kind, "fold": name, "n": len(values), "in_band_frac": share})
-    return found
-
-
-def errors(
+def extras(
     rows: Sequence[Mapping[str, Any]],
-    residuals: Mapping[tuple[str, str], np.ndarray],
-    before: Mapping[str, np.ndarray],
+    residuals: Residuals,
+    fits: Sequence[Fold],
+    metrics: Sequence[str] = METRICS,
 ) -> list[dict[str, Any]]:
-    """Errors |predicted / measured - 1| on each kind of fold, in all and by mode, engine and concurrency range."""
-    import numpy as np
-
-    names = {
-        "mode": np.array([row["mode"] for row in rows]),
-        "engine": np.array([row["backend"] for row in rows]),
-        "concurrency_to": np.array([str(RANGES[range_of(row["concurrency"])]) for row in rows]),
-        "chip": np.array([row["chip"] for row in rows]),
-        "model": np.array([row["model"] for row in rows]),
-    }
+    """What each novelty adds to a side of a band, as a logarithm, and how many residuals say so."""
     found = []
-    for metric in ("tpot", "ttft"):
-        ape_before = np.abs(np.exp(-before[metric]) - 1.0)
-        for kind in KINDS:
-            ape = np.abs(np.exp(-residuals[kind, metric]) - 1.0)
-            groups: list[tuple[str, str, np.ndarray]] = [("all", "", np.isfinite(ape))]
-            for by, column in names.items():
-                groups += [(by, one, np.isfinite(ape) & (column == one)) for one in sorted(set(column.tolist()))]
-            for by, one, inside in groups:
-                if not inside.any():
-                    continue
-                found.append(
-                    {
-                        "metric": metric,
-                        "new": kind,
-                        "by": by,
-                        "value": one,
-                        "n": int(inside.sum()),
-                        "median": round(float(np.median(ape[inside])), 4),
-                        "mean": round(float(np.mean(ape[inside])), 4),
-                        "median_before": round(float(np.median(ape_before[inside])), 4),
-                        "mean_before": round(float(np.mean(ape_before[inside])), 4),
-                    }
-                )
+    for metric in metrics:
+        judged = _Judged(rows, residuals, fits, metric)
+        for new, name in enumerate(NEW):
+            extra = round(math.sqrt(judged.extra2(new)), 4)
+            found.append({"metric": metric, "new": name, "extra": extra, "n": int(judged.is_of(new).sum())})
     return found
 
 
-def spearman(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Rank correlation, ties at their mean rank; None for fewer than three pairs or no variation."""
+def widened(band: tuple[float, float], by: Iterable[float]) -> tuple[float, float]:
+    """A band with its sides lengthened by independent errors, as logarithms.
+
+    >>> [round(end, 4) for end in widened((math.exp(-0.3), math.exp(0.4)), [0.4, 0.0])]
+    [0.6065, 1.7608]
+    """
+    more = sum(one * one for one in by)
+    low, high = (math.sqrt(math.log(end) ** 2 + more) for end in band)
+    return math.exp(-low), math.exp(high)
+
+
+def coverage(rows: Sequence[Mapping[str, Any]], residuals: Residuals, fits: Sequence[Fold]) -> list[dict[str, Any]]:
+    """Share of rows whose residual is inside a band that was made wholly without their fold: of each novelty, in all
+    and by fold.
+    """
     import numpy as np
 
-    if len(a) < 3:
-        return None
+    found = []
+    for metric in METRICS:
+        judged = _Judged(rows, residuals, fits, metric)
+        for new, name in enumerate(NEW):
+            inside: dict[str, np.ndarray] = {}
+            for ix, fold in enumerate(fits):
+                at = judged.is_of(new) & (judged.fold == ix)
+                if at.any():
+                    inside[fold.name] = judged.excess[at] <= judged.extra2(new, without=ix)
+            named = inside if name in {"chip", "model"} else {}
+            for one, values in [("all", np.concatenate([*inside.values(), np.array([])])), *sorted(named.items())]:
+                share = round(float(np.mean(values)), 4) if len(values) else None
+                found.append({"metric": metric, "new": name, "fold": one, "n": len(values), "in_band_frac": share})
+    return found
 
-    def ranks(values: np.ndarray) -> np.ndarray:
-        _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-        ends = np.cumsum(counts)
-        mean_rank: np.ndarray = ends - (counts - 1) / 2.0
-        return mean_rank[inverse]
 
-    x, y = ranks(a), ranks(b)
-    x, y = x - x.mean(), y - y.mean()
-    size = float(np.sqrt((x @ x) * (y @ y)))
-    return float(x @ y) / size if size > 0 else None
+class _Judged:
+    """One metric's residuals on folds, each with r^2 - h^2, where h is its side of a regime's band without its fold."""
+
+    def __init__(
+        self, rows: Sequence[Mapping[str, Any]], residuals: Residuals, fits: Sequence[Fold], metric: str
+    ) -> None:
+        import numpy as np
+
+        self.mode = np.array([row["mode"] for row in rows])
+        self.place = np.array([range_of(row["concurrency"]) for row in rows])
+        self.known = residuals["deployment", metric]
+        new = novelty(rows, fits)
+        # A row has one residual of each kind of fold: they are laid end to end.
+        self.fold, self.new, self.excess = (np.array([], dtype=kind) for kind in (int, int, float))
+        for ix, fold in enumerate(fits):
+            off = residuals[fold.kind, metric]
+            at = np.where(fold.is_out & np.isfinite(off))[0]
+            ends = self.regimes(~fold.is_out)
+            sides = np.array([ends[self.mode[i], self.place[i]][int(off[i] > 0)] for i in at]).reshape(-1)
+            self.fold = np.concatenate([self.fold, np.full(len(at), ix)])
+            self.new = np.concatenate([self.new, new[fold.kind][at]])
+            self.excess = np.concatenate([self.excess, off[at] ** 2 - sides**2])
+
+    def regimes(self, inside: np.ndarray) -> dict[tuple[str, int], tuple[float, float]]:
+        """The logarithms of the ends of each regime's band, from the residuals of new deployments among `inside`."""
+        import numpy as np
+
+        is_known = np.isfinite(self.known) & inside
+        found = {}
+        for mode in ("agg", "disagg"):
+            for place in range(len(RANGES)):
+                at = is_known & (self.mode == mode) & (self.place == place)
+                if at.sum() < _LEAST:
+                    at = is_known & (self.mode == mode)
+                if at.sum() < _LEAST:
+                    at = is_known
+                low, high = np.quantile(self.known[at], QUANTILES)
+                found[mode, place] = (min(float(low), -_NARROWEST), max(float(high), _NARROWEST))
+        return found
+
+    def is_of(self, new: int, without: int | None = None) -> np.ndarray:
+        """Which residuals are of a novelty, and not of one fold."""
+        is_of: np.ndarray = (self.new == new) & (self.fold != (-1 if without is None else without))
+        return is_of
+
+    def extra2(self, new: int, without: int | None = None) -> float:
+        """The square of what a novelty adds, from all folds but one; of a novelty without residuals, that of the one
+        before.
+        """
+        import numpy as np
+
+        at = self.is_of(new, without)
+        if new == 0:
+            return 0.0
+        if not at.any():
+            return self.extra2(new - 1, without)
+        return max(float(np.quantile(self.excess[at], _level(self.excess[at], self.fold[at]))), 0.0)
+
+
+def _level(excess: np.ndarray, fold: np.ndarray) -> float:
+    """The quantile of the excesses of the other folds that holds `SHARE` of each fold's, on average over all.
+
+    Folds differ (a chip or a model is off as a whole), so that a share of all of them would hold less.
+    """
+    import numpy as np
+
+    names = sorted(set(fold.tolist()))
+    if len(names) < 2:
+        return SHARE
+
+    def held(level: float) -> float:
+        inside = [excess[fold == one] <= np.quantile(excess[fold != one], level) for one in names]
+        return float(np.mean(np.concatenate(inside)))
+
+    return _first(held, SHARE)
+
+
+def _first(held: Callable[[float], float], wanted: float) -> float:
+    """The least level, to a thousandth, that holds as much as wanted; the most allowed if none does."""
+    low, high = wanted - 0.05, _MOST
+    if held(low) >= wanted:
+        return low
+    while high - low > 1e-3:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if held(middle) >= wanted else (middle, high)
+    return high

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import FactError, Fault
-from planner.model import bands, best
+from planner.model import accuracy, bands, best
 from planner.model.calibration import Calibration
 from planner.model.coefficients import engines_and_habits, flat_names, prior
 from planner.model.energy import fit_energy, read_energy
@@ -23,7 +23,7 @@ from planner.model.fit import SCALES, Fit, Target, minimise, weights
 from planner.model.folds import KINDS, Fold, folds
 from planner.model.points import MEASURED, Points, read_points, steady
 from planner.model.simulated import fit_simulated
-from planner.model.stacks import LEVELS, Design, design
+from planner.model.stacks import LEVELS, Design, design, on_chip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -232,15 +232,17 @@ def _tree(
             "chips": sorted({row["chip"] for row in rows}),
             "models": sorted({row["model"] for row in rows}),
             "engines": sorted({row["backend"] for row in rows}),
+            "stacks": sorted({on_chip(row) for row in rows}),
         },
         "coefficients": _coefficients(fit),
         "corrections": {
             metric: _corrections(designs[metric], effects, metric)
             for metric, effects in zip(METRICS, fit.effects, strict=True)
         },
-        "bands": bands.table(rows, residuals),
+        "bands": bands.regimes(rows, residuals, fits),
+        "extras": bands.extras(rows, residuals, fits),
         "coverage": bands.coverage(rows, residuals, fits),
-        "errors": bands.errors(rows, residuals, before),
+        "errors": accuracy.errors(rows, residuals, before),
     }
 
 

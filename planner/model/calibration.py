@@ -14,7 +14,7 @@ from planner.model import bands
 from planner.model.coefficients import engines_and_habits, flat_names
 from planner.model.energy import EnergyModel
 from planner.model.points import Points, steady
-from planner.model.stacks import LEVELS, effect
+from planner.model.stacks import LEVELS, effect, on_chip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,9 +24,7 @@ __all__ = ["Calibration", "Prediction", "load", "shipped"]
 FILE = catalog.DATA / "calibration" / "serving-points.yaml"
 METRICS = ("ttft", "tpot")
 GRADES = ("estimate", "assumed")
-"""Inside what was measured (only the deployment is new), and outside."""
-_SEVERAL_NEW = 1.25
-"""Where more than one of chip, model and engine is new, the wider band, this much wider on a log scale."""
+"""Inside what was measured (chip, model and engine were), and outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +83,7 @@ class Calibration:
             values[f"{metric}_s"] = seconds
             values[f"{metric}_low_s"] = seconds * factors[:, 0]
             values[f"{metric}_high_s"] = seconds * factors[:, 1]
-        grades = [
-            GRADES[1] if i not in set(at) or self.what_is_new(row) != ("deployment",) else GRADES[0]
-            for i, row in enumerate(rows)
-        ]
+        grades = [self.grade(row) if ix >= 0 else GRADES[1] for row, ix in zip(rows, points.group_ix, strict=True)]
         return Prediction(values, grades, reasons)
 
     def energy(self) -> EnergyModel:
@@ -131,34 +126,29 @@ class Calibration:
         raise FactError(Fault(f"no band for {metric}, new {kind}", "calibrate again"))
 
     def what_is_new(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """Which of chip, model and engine the calibration has not seen; `deployment` if none."""
+        """Which of chip, model and engine the calibration has not seen; if none, `stack` where they were not measured
+        together (at the row's precision and mode), else `deployment`.
+        """
         known = self.tree["known"]
         pairs = (("chip", "chips", "chip"), ("model", "models", "model"), ("engine", "engines", "backend"))
         new = tuple(name for name, table, column in pairs if row[column] not in known[table])
-        return new or ("deployment",)
+        return new or (("deployment",) if on_chip(row) in known.get("stacks", ()) else ("stack",))
+
+    def grade(self, row: Mapping[str, Any]) -> str:
+        """How well a prediction for such a row is founded."""
+        return GRADES[0 if self.what_is_new(row)[0] in {"deployment", "stack"} else 1]
 
     def band(self, row: Mapping[str, Any], metric: str) -> tuple[float, float]:
-        """Low and high end of the 80 % band, as factors on the prediction.
-
-        Something new is between two estimates of its band: that of new deployments, which is too narrow, and that of
-        folds which leave a whole chip or model out, which is too wide, as those folds also lose most of their stacks.
-        An unseen engine takes the band of an unseen model.
+        """Low and high end of the 80 % band, as factors on the prediction: that of the row's regime, longer for each
+        thing that is new. An unseen engine counts like an unseen model.
         """
-        new = self.what_is_new(row)
-        place = bands.range_of(row["concurrency"])
-        ends = [self._band(metric, "deployment", row["mode"], place)]
-        if new != ("deployment",):
-            ends += [self._band(metric, "chip" if name == "chip" else "model", row["mode"], place) for name in new]
-            far = (min(low for low, _ in ends), max(high for _, high in ends))
-            return bands.midway(ends[0], far, _SEVERAL_NEW if len(new) > 1 else 1.0)
-        return ends[0]
-
-    def _band(self, metric: str, new: str, mode: str, place: int) -> tuple[float, float]:
-        end = bands.RANGES[place]
+        extra = {one["new"]: float(one["extra"]) for one in self.tree.get("extras", ()) if one["metric"] == metric}
+        names = ["model" if name == "engine" else name for name in self.what_is_new(row)]
+        end = bands.RANGES[bands.range_of(row["concurrency"])]
         for one in self.tree["bands"]:
-            if (one["metric"], one["new"], one["mode"], one["concurrency_to"]) == (metric, new, mode, end):
-                return float(one["low"]), float(one["high"])
-        raise FactError(Fault(f"no band for {metric}, new {new}, {mode}, concurrency to {end}", "calibrate again"))
+            if (one["metric"], one["mode"], one["concurrency_to"]) == (metric, row["mode"], end) and extra:
+                return bands.widened((float(one["low"]), float(one["high"])), [extra[name] for name in names])
+        raise FactError(Fault(f"no band for {metric}, {row['mode']}, concurrency to {end}", "calibrate again"))
 
 
 def load(path: Path) -> Calibration:

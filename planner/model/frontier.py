@@ -107,11 +107,8 @@ def with_bands(
                     "mode": mode,
                     "concurrency": float(clients),
                 }
-                is_known = calibration.what_is_new(row) == ("deployment",)
-                known[key] = (
-                    (*calibration.band(row, "tpot"), *calibration.band(row, "ttft")),
-                    GRADES[0 if is_known else 1],
-                )
+                ends = (*calibration.band(row, "tpot"), *calibration.band(row, "ttft"))
+                known[key] = (ends, calibration.grade(row))
         found, grade = known[key]
         factors.append(found)
         grades.append(grade)

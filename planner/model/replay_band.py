@@ -51,7 +51,7 @@ def band(run: Run, replayed: Replayed, calibration: Calibration) -> dict[str, An
     return {
         "new": list(new),
         "running": row["concurrency"],
-        "grade": "estimate" if new == ("deployment",) else "assumed",
+        "grade": calibration.grade(row),
         "factors": {metric: list(both) for metric, both in factors.items()},
         "seconds": seconds,
         "is_inside": inside,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["LEVELS", "Design", "Level", "design", "effect"]
+__all__ = ["LEVELS", "Design", "Level", "design", "effect", "on_chip"]
 
 FEATURES = ("1", "concurrency", "input", "output", "chips")
 """The constant, and logarithms of the load centred on the middle of the measured points."""
@@ -57,6 +57,11 @@ LEVELS: Mapping[str, tuple[Level, ...]] = {
 def label(row: Mapping[str, Any], keys: Sequence[str]) -> str:
     """What rows of one correction have in common, in words: `trtllm/fp4`."""
     return "/".join(str(row[key] or ("inferencex" if key == "harness" else "-")) for key in keys)
+
+
+def on_chip(row: Mapping[str, Any]) -> str:
+    """The stack of a row on its chip: `trtllm/gpt-oss-120b/fp4/agg/b200-sxm`; what the row does not say is `-`."""
+    return "/".join(str(row.get(key) or "-") for key in (*_STACK, "chip"))
 
 
 def features(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from planner.model import bands
+from planner.model import accuracy, bands
 from planner.model.calibration import Calibration, Prediction
 from planner.model.energy import measured_of
 from planner.model.points import Points
@@ -124,7 +124,7 @@ def errors_of(predicted: np.ndarray, measured: np.ndarray) -> dict[str, Any]:
         "n": int(at.sum()),
         "median_ape": float(np.median(off)),
         "mape": float(np.mean(off)),
-        "spearman": bands.spearman(predicted[at], measured[at]),
+        "spearman": accuracy.spearman(predicted[at], measured[at]),
     }
 
 
