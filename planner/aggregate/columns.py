@@ -146,6 +146,16 @@ FACTS: Columns = {
     "usd_per_h_high": "float",
     "swing_usd_per_h": "float",
 }
+SOURCES: Columns = {
+    **KEYS,
+    "source": "text",
+    "title": "text",
+    "where": "text",
+    "kind": "text",
+    "read": "text",
+    "date": "text",
+    "note": "text",
+}
 SWINGS: Columns = {
     **KEYS,
     "figure": "text",
@@ -240,6 +250,7 @@ TABLES: Mapping[str, Columns] = {
     "sketches": SKETCHES,
     "costs": COSTS,
     "facts": FACTS,
+    "sources": SOURCES,
     "swings": SWINGS,
     "samples": SAMPLES,
     "requests": REQUESTS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,6 +178,21 @@ def fact_row(fact: Fact, swing: Swing | None = None) -> dict[str, Any]:
         "usd_per_h_high": swing.high if swing else None,
         "swing_usd_per_h": swing.swing if swing else None,
     }
+
+
+def source_rows(facts: Iterable[Fact]) -> Iterator[dict[str, Any]]:
+    """Rows of sources.parquet: every source of some facts, once; what the catalogue does not know is one's own."""
+    from planner.facts import catalog
+
+    known = catalog.load().sources()
+    for name in dict.fromkeys(name for fact in facts for name in fact.source):
+        found = known.get(name)
+        if found is None:
+            row = {"title": name, "where": None, "kind": "own", "read": None, "date": None, "note": None}
+        else:
+            columns = ("title", "where", "kind", "read", "date", "note")
+            row = {column: getattr(found, column) or None for column in columns}
+        yield {"source": name, **row}
 
 
 def _text(value: object) -> str:

@@ -14,13 +14,14 @@ from planner.aggregate.columns import (
     KEYS,
     ON_DEMAND,
     POOLS,
+    SOURCES,
     SWINGS,
     TABLES,
     WINDOWS,
     Columns,
     schema_of,
 )
-from planner.aggregate.evidence import fact_row, facts_used, swing_rows
+from planner.aggregate.evidence import fact_row, facts_used, source_rows, swing_rows
 from planner.aggregate.inputs import NS_PER_S
 from planner.aggregate.latency import METRICS
 from planner.aggregate.metrics import PART_FORMULAS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from planner.aggregate.summary import SeedSummary, VariantSummary
+    from planner.facts.fact import Fact
 
 Row = dict[str, Any]
 
@@ -42,7 +44,7 @@ def tables(variants: Sequence[VariantSummary]) -> dict[str, pl.DataFrame]:
 
     made: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
     for variant in variants:
-        fixed = [fact_row(fact) for fact in facts_used(variant.run.fleet, variant.run.scenario.base_dir)]
+        fixed = facts_used(variant.run.fleet, variant.run.scenario.base_dir)
         for seed in variant.seeds:
             for name, frame in _of_seed(variant, seed, fixed).items():
                 made[name].append(_keyed(frame, variant.run.scenario.name, seed.run.seed, TABLES[name]))
@@ -60,7 +62,7 @@ def _keyed(frame: pl.DataFrame, variant: str, seed: int, columns: Columns) -> pl
     return keyed.select(pl.col(name).cast(dtype) for name, dtype in schema_of(columns).items())
 
 
-def _of_seed(variant: VariantSummary, seed: SeedSummary, fixed: Sequence[Row]) -> dict[str, pl.DataFrame]:
+def _of_seed(variant: VariantSummary, seed: SeedSummary, fixed: Sequence[Fact]) -> dict[str, pl.DataFrame]:
     made = {
         "pools": _frame(_pool_rows(seed), POOLS),
         "deployments": _deployments(variant, seed),
@@ -70,6 +72,7 @@ def _of_seed(variant: VariantSummary, seed: SeedSummary, fixed: Sequence[Row]) -
         "sketches": _sketches(variant, seed),
         "costs": _frame(_cost_rows(seed), COSTS),
         "facts": _frame(_fact_rows(seed, fixed), FACTS),
+        "sources": _frame(source_rows([*seed.swings.ends, *fixed]), SOURCES),
         "swings": _frame(swing_rows(seed.swings), SWINGS),
     }
     if seed.run.sim.requests is not None:
@@ -114,12 +117,12 @@ def _cost_rows(seed: SeedSummary) -> Iterable[Row]:
         yield {"pool": charge.pool, "part": charge.part, "usd_per_h": usd_per_h, "formula": PART_FORMULAS[charge.part]}
 
 
-def _fact_rows(seed: SeedSummary, fixed: Sequence[Row]) -> Iterable[Row]:
+def _fact_rows(seed: SeedSummary, fixed: Sequence[Fact]) -> Iterable[Row]:
     """First what the cost swings with, widest first, then what else the simulation was made of."""
     swung = sorted(seed.swings.of("cost.usd_per_h"), key=lambda swing: (-swing.swing, swing.fact.path))
     paths = {swing.fact.path for swing in swung}
     yield from (fact_row(swing.fact, swing) for swing in swung)
-    yield from (row for row in fixed if row["path"] not in paths)
+    yield from (fact_row(fact) for fact in fixed if fact.path not in paths)
 
 
 def _deployments(variant: VariantSummary, seed: SeedSummary) -> pl.DataFrame:

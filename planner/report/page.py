@@ -14,7 +14,7 @@ from planner.report import page_live
 from planner.report.figures import registry
 from planner.report.page_answer import answer, fleet, headline
 from planner.report.page_compare import side_by_side
-from planner.report.page_evidence import again, evidence, left_out
+from planner.report.page_evidence import again, evidence, left_out, sources
 from planner.report.page_figures import figures
 from planner.report.page_horizon import horizon
 from planner.report.page_html import View, anchor, esc
@@ -33,7 +33,7 @@ Section = Callable[["Result"], "str | None"]
 
 BEFORE_VARIANTS: tuple[Section, ...] = (plan, side_by_side)
 """Sections of the result as a whole, above its variants; None = it has no such part."""
-AFTER_VARIANTS: tuple[Section, ...] = (again,)
+AFTER_VARIANTS: tuple[Section, ...] = (sources, again)
 """Sections of the result as a whole, below its variants."""
 _ANSWER = (answer, fleet, limits, headline)
 _EVIDENCE = (evidence, left_out)

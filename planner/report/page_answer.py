@@ -314,8 +314,18 @@ def _by_class(view: View) -> str:
 def _headroom(view: View) -> str:
     """How many times the load still fits, where `planner headroom` found it."""
     found = view.tree.get("headroom")
-    if isinstance(found, dict) and found.get("multiplier") is not None:
-        value, unit = view.num("plain", "headroom", "multiplier"), "times this load still fits"
+    if not found:
+        return ""
+    if found["multiplier"] is None:
+        value, unit = "no end", "times this load: nothing broke, however much was tried"
     else:
-        value, unit = '<span aria-label="not computed">-</span>', "times this load; planner headroom finds it"
-    return f'<div><dt>Room for more</dt><dd class="big">{value}</dd><dd class="unit">{esc(unit)}</dd></div>'
+        value, unit = view.num("plain", "headroom", "multiplier"), "times this load still fits"
+    parts = [f'<div><dt>Room for more</dt><dd class="big">{value}</dd><dd class="unit">{esc(unit)}</dd>']
+    if found["low"] is not None and found["high"] is not None:
+        low, high = (view.num("plain", "headroom", side) for side in ("low", "high"))
+        parts.append(f'<dd class="between">{low} to {high}</dd>')
+    if found["breaks"]:
+        breaks = found["breaks"]
+        what = f"{breaks['class']} {breaks['metric']} {breaks['quantile'] or ''}".rstrip()
+        parts.append(f'<dd class="between">then {esc(what)} breaks</dd>')
+    return "".join(parts) + "</div>"

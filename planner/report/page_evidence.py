@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from planner import units
@@ -13,10 +14,11 @@ from planner.report.page_html import View, anchor, esc, item_list, section, shar
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
 
-__all__ = ["again", "evidence", "left_out"]
+__all__ = ["again", "evidence", "left_out", "sources"]
 
 _KIND_OF_UNIT = {spec.unit: name for name, spec in reversed(units.KINDS.items())}
 _LONGEST_TEXT = 60
+_ADDRESS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}/[A-Za-z0-9._~/?=%+-]*")
 
 
 def evidence(view: View) -> str | None:
@@ -26,28 +28,30 @@ def evidence(view: View) -> str | None:
     swung = [row for row in rows if row["swing_usd_per_h"]]
     rest = [row for row in rows if not row["swing_usd_per_h"]]
     whole = sum(row["swing_usd_per_h"] for row in swung)
+    known = frozenset(_known(view.result))
     head = ["Fact", "Value", "Low", "High", "Grade", "Source"]
-    shown = [[*_fact(row), _part(row["swing_usd_per_h"], whole)] for row in swung]
+    shown = [[*_fact(row, known), _part(row["swing_usd_per_h"], whole)] for row in swung]
     body = (
         table("Facts that move the cost, widest swing first", [*head, "Share of swing"], shown, words=(0, 4, 5))
         if shown
         else "<p>No fact behind the cost has a range.</p>"
     )
     if rest:
-        folded = table("Facts that the simulation is made of", head, (_fact(row) for row in rest), words=(0, 4, 5))
+        folded = table(
+            "Facts that the simulation is made of", head, (_fact(row, known) for row in rest), words=(0, 4, 5)
+        )
         body += (
             f"<details><summary>{len(rest)} further facts, which move the speed or nothing, not the cost at this "
             f"speed</summary>{folded}</details>"
         )
     body += (
         '<p class="note">Grades: measured, vendor, third-party, estimate, assumed, undisclosed (a placeholder with a '
-        "range). Swings are one fact at a time with the simulation held. Sources are ids of the catalogue's "
-        "bibliography: <code>planner catalog show</code>.</p>"
+        "range). Swings are one fact at a time with the simulation held. What a source is, section Sources says.</p>"
     )
     return section("Evidence", body, at=anchor(view.name, "evidence"), level=view.level)
 
 
-def _fact(row: Mapping[str, Any]) -> list[str]:
+def _fact(row: Mapping[str, Any], known: Collection[str]) -> list[str]:
     kind = _KIND_OF_UNIT.get(row["unit"] or "")
 
     def number(value: float | None) -> str:
@@ -69,8 +73,68 @@ def _fact(row: Mapping[str, Any]) -> list[str]:
         number(row["low"]),
         number(row["high"]),
         grade,
-        esc(row["source"] or "-"),
+        " ".join(f'<a href="#{anchor("source", name)}">{esc(name)}</a>' for name in _named(row["source"], known))
+        or esc(row["source"] or "-"),
     ]
+
+
+def _named(text: str | None, known: Collection[str]) -> list[str]:
+    """The sources that a fact names, as far as the result says what they are."""
+    if text in known:
+        return [text] if text else []
+    names = (text or "").split()
+    return names if names and all(name in known for name in names) else []
+
+
+def _known(result: Result) -> dict[str, dict[str, Any]]:
+    """What the result says of its sources; nothing where an earlier version of planner wrote it."""
+    if "sources" not in result.tables:
+        return {}
+    return {row["source"]: row for row in result.tables["sources"].iter_rows(named=True)}
+
+
+def sources(result: Result) -> str | None:
+    """What each source is: title, where it stands, its kind, how much of it was read, its date."""
+    known = _known(result)
+    if not known:
+        return None
+    frame = result.tables["facts"]
+    moving = frame.filter(frame["swing_usd_per_h"].fill_null(0.0) > 0)["source"].unique(maintain_order=True).to_list()
+    first = dict.fromkeys(name for text in moving for name in _named(text, known))
+    head = ["Source", "Title", "Where", "Kind", "Read", "Date"]
+    parts = []
+    for title, names in (("Behind the cost", [*first]), ("Behind the speed", [n for n in known if n not in first])):
+        if not names:
+            continue
+        told = table(title, head, (_source(known[name]) for name in names), words=range(len(head)))
+        is_first = title == "Behind the cost"
+        folded = f"<details><summary>{len(names)} further sources, of the other facts</summary>{told}</details>"
+        parts.append(told if is_first else folded)
+    note = (
+        '<p class="note">Kinds: web, repository, paper, dataset, article, assumption (of this catalogue), own (stated '
+        "in the scenario). Read says how much of it was read by who entered the fact. A link is followed only by a "
+        "click.</p>"
+    )
+    return section("Sources", "".join(parts) + note, at="sources")
+
+
+def _source(row: Mapping[str, Any]) -> list[str]:
+    note = f'<br><span class="sub">{esc(row["note"])}</span>' if row["note"] else ""
+    return [
+        f'<span id="{anchor("source", row["source"])}">{esc(row["source"])}</span>',
+        f'<div class="wrap">{esc(row["title"])}{note}</div>',
+        f'<div class="wrap">{_where(row["where"])}</div>',
+        esc(row["kind"] or "-"),
+        esc(row["read"] or "-"),
+        esc(row["date"] or "-"),
+    ]
+
+
+def _where(text: str | None) -> str:
+    """An address as a link, which a reader may follow; anything else as it is."""
+    if text and _ADDRESS.fullmatch(text):
+        return f'<a href="https://{esc(text)}" rel="noopener noreferrer">{esc(text)}</a>'
+    return esc(text or "-")
 
 
 def _cut(text: str) -> str:

@@ -18,9 +18,10 @@ import pytest
 from planner import Result
 from planner.aggregate.store import load
 from planner.report import page as page_module
-from planner.report import page_live
+from planner.report import page_evidence, page_live
 from planner.report.figures import registry
 from planner.report.page import page
+from planner.report.page_html import esc
 from planner.report.verdict import binding
 from tests import reviews
 from tests.fleets import variant as hand_made
@@ -85,12 +86,15 @@ def test_no_figure_of_the_answer_stands_without_its_place(one: Result, pages: di
 def test_it_asks_no_network_and_runs_its_own_two_scripts_alone(shown: tuple[Read, Any, str]) -> None:
     read, _, text = shown
     assert {tag for tag, _ in read.tags}.isdisjoint({"iframe", "object", "embed", "form", "img", "base"})
-    for _, attrs in read.tags:
+    for tag, attrs in read.tags:
         assert not [name for name in attrs if name.startswith("on")]
         for name in ("src", "srcset", "xlink:href", "action"):
             assert name not in attrs
         if "href" in attrs:
-            assert attrs["href"].startswith(("#", "data:,"))
+            is_followed = (tag, attrs.get("rel")) == ("a", "noopener noreferrer") and attrs["href"].startswith(
+                "https://"
+            )
+            assert attrs["href"].startswith(("#", "data:,")) or is_followed
     assert "url(" not in text
     assert "@import" not in text
     assert len(text.encode()) < 2_000_000
@@ -158,6 +162,7 @@ def test_its_parts_come_in_the_order_of_a_review(pages: dict[str, str]) -> None:
         "Figures",
         "Evidence",
         "Left out",
+        "Sources",
         "Again",
     ]
     assert [heading for heading in whole if heading in wanted] == wanted
@@ -231,6 +236,36 @@ def test_it_is_made_in_three_seconds(several: Result) -> None:
     start = time.process_time()
     page(several)
     assert time.process_time() - start < 3
+
+
+def test_sources_are_told_by_what_they_are(one: Result, pages: dict[str, str]) -> None:
+    read = Read(pages["one"])
+    assert "Sources" in read.headings
+    targets = {attrs["id"] for _, attrs in read.tags if "id" in attrs}
+    asked = {attrs["href"][1:] for tag, attrs in read.tags if tag == "a" and attrs["href"].startswith("#source")}
+    assert len(asked) > 5
+    assert asked <= targets
+    from planner.facts import catalog
+
+    for name, source in catalog.load().sources().items():
+        if f"source--{name}" in targets:
+            assert esc(source.title) in pages["one"], name
+            assert esc(source.where) in pages["one"], name
+    older = replace(one, tables={name: table for name, table in one.tables.items() if name != "sources"})
+    assert "Sources" not in Read(page(older)).headings
+    assert page_evidence._where('x.com/" onclick="a') == "x.com/&quot; onclick=&quot;a"
+
+
+def test_room_for_more_is_shown_where_it_was_found(one: Result, pages: dict[str, str]) -> None:
+    assert "Room for more" not in pages["one"]
+    breaks = {"class": "chat", "metric": "ttft", "quantile": "p95"}
+    found = {"multiplier": 36.6, "low": 36.5, "high": 36.7, "breaks": breaks}
+    tree = {**one.variants["base"], "headroom": found}
+    text = page(replace(one, variants={"base": tree}))
+    assert '<data value="36.6" data-at="/headroom/multiplier">36.6</data>' in text
+    assert "then chat ttft p95 breaks" in text
+    none = {**one.variants["base"], "headroom": dict.fromkeys(found)}
+    assert "no end" in page(replace(one, variants={"base": none}))
 
 
 CHECKED = """\
