@@ -99,7 +99,7 @@ def _fixed(plan: Mapping[str, Any]) -> list[str]:
 
 def fixed_racks(plan: Mapping[str, Any], name: str) -> str:
     """What a fixed fleet has, and where that is more than the scenario allows."""
-    lifted = plan["fixed_lifted"].get(name, {})
+    lifted = plan.get("fixed_lifted", {}).get(name, {})  # plans of before it was kept have none
     return ", ".join(
         f"{n} {pool}" + (f" where {lifted[pool]} are allowed" if pool in lifted else "")
         for pool, n in plan["fixed_racks"][name].items()
