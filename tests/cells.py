@@ -22,7 +22,7 @@ def deployments(draw: st.DrawFn) -> dict[str, Any]:
     return toy(
         blocks=draw(st.sampled_from([4, 6, 9, 14, 30, 60, 200])),
         window=draw(st.sampled_from([None, None, 1, 7, 16, 30, 48])),
-        layout=draw(st.sampled_from([{}, {}, {}, {"dp": 2}, {"tp": 2}])),
+        layout=draw(st.sampled_from([{}, {}, {}, {"dp": 2}, {"tp": 2}, {"pp": 2}, {"pp": 3}, {"dp": 2, "pp": 2}])),
         block_tokens=draw(st.sampled_from([1, 4, 16])),
         max_batch=draw(st.sampled_from([1, 2, 5, 64, 64])),
         chunk_tokens=draw(st.sampled_from([1, 3, 8, 17, 64, 256, 256])),

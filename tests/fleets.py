@@ -96,6 +96,7 @@ def placed(
         n_chips=n_chips,
         tp=n_chips,
         dp=1,
+        pp=1,
         ep=1,
         engine="generic",
         precision="mxfp4 experts, bf16 rest",

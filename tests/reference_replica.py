@@ -41,6 +41,7 @@ class Replica:
         self.serving = spec["serving"]
         self.most_of_a_prompt = ceil_div(self.serving["chunk_tokens"], spec["layout"]["dp"])
         self.prompt_chunk = ceil_div(self.serving["chunk_tokens"], spec["layout"]["dp"])
+        self.n_stages = spec["layout"]["pp"]
         self.sliding = spec["model"].get("sliding")
         self.plan = sim.plans[deployment_ix]
         self.has_cache = placed.get("prefix_cache", False)
@@ -353,7 +354,7 @@ class Replica:
         return sum(self.blocks(seq.kv + self.given(seq)) - self.blocks(seq.kv) for seq in self.decoding())
 
     def fill(self, now: int, is_preempted: bool) -> None:
-        budget = max(self.serving["chunk_tokens"] - len(self.decoding()) * self.verified, 0)
+        budget = max(self.serving["chunk_tokens"] * self.n_stages - len(self.decoding()) * self.verified, 0)
         for seq in self.running:
             if seq.prefilled < seq.target and budget > 0:
                 budget = self.add_chunk(seq, budget)

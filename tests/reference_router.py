@@ -118,14 +118,16 @@ class Router:
         decoding = [other for other in there if other.times]
         context = sum(other.input for other in decoding) + len(decoding)
         window = min(context, len(decoding) * replica.sliding["window_tokens"]) if replica.sliding else 0
-        chunk = replica.serving["chunk_tokens"]
+        most = replica.serving["chunk_tokens"]
+        step = most * replica.n_stages  # a chunk for each pipeline stage
 
         def step_fs(tokens: int) -> int:
-            return cost_of(replica.deployment, (len(decoding), context, window, 0), ((tokens, 0),))["time_s"]
+            chunks = tuple((min(most, tokens - at), 0) for at in range(0, tokens, most))
+            return cost_of(replica.deployment, (len(decoding), context, window, 0), chunks)["time_s"]
 
-        whole = todo // chunk * step_fs(chunk) if todo >= chunk else 0
+        whole = todo // step * step_fs(step) if todo >= step else 0
         away = self.sim.away(seq.klass, replica) * FS_PER_NS
-        return away + whole + (step_fs(todo % chunk) if todo % chunk else 0)
+        return away + whole + (step_fs(todo % step) if todo % step else 0)
 
     def cheapest(self, seq: Seq, deployments: list[int], among: list[Replica]) -> Replica:
         for d in deployments:

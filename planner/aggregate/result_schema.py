@@ -33,7 +33,7 @@ _WHOLE = frozenset({"requests", "tokens"})
 _SETTINGS = ("length_s", "warmup_s", "drain_s", "window_s", "seed", "seeds")
 _DEPLOYMENT_WORDS = ("model", "engine", "precision")
 _DEPLOYMENT_NUMBERS = (
-    *("replicas", "chips", "tp", "dp", "ep", "max_batch", "chunk_tokens", "kv_capacity_tokens"),
+    *("replicas", "chips", "tp", "dp", "pp", "ep", "max_batch", "chunk_tokens", "kv_capacity_tokens"),
     "tokens_per_step",
 )
 

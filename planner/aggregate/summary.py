@@ -276,6 +276,7 @@ def _deployment(placed: Placed) -> Tree:
         "chips": placed.n_chips,
         "tp": placed.tp,
         "dp": placed.dp,
+        "pp": placed.pp,
         "ep": placed.ep,
         "engine": placed.engine,
         "precision": placed.precision,

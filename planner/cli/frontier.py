@@ -41,6 +41,12 @@ Examples:
     "--precision", type=click.Choice(["bf16", "fp8", "fp4"]), help="Of the weights [narrowest the chip runs]."
 )
 @click.option("--prefill-chip", help="Chip of the prompts' pools: only split deployments are shown.")
+@click.option(
+    "--pp",
+    "most_stages",
+    type=click.IntRange(1, 64),
+    help="Most pipeline stages to try [1; up to 8 where the model fits in none].",
+)
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the points (Parquet).")
 @click.option("--figure", type=click.Path(path_type=Path), help="Draw the curves (.html, .png or .svg).")
 @output.verb(SCHEMA)
@@ -52,6 +58,7 @@ def command(
     range_frac: float,
     precision: str | None,
     prefill_chip: str | None,
+    most_stages: int | None,
     out: Path | None,
     figure: Path | None,
     to: output.Settings,
@@ -69,7 +76,7 @@ def command(
     if not names:
         raise click.UsageError("--chips names no chip")
     lengths = Lengths(isl, osl, range_frac)
-    found = frontier(model, names, lengths, precision=precision, prefill_chip=prefill_chip)
+    found = frontier(model, names, lengths, precision=precision, prefill_chip=prefill_chip, most_stages=most_stages)
     text = _text(found)
     if out is not None:
         try:
@@ -132,15 +139,21 @@ def _thinned(curve: pl.DataFrame) -> pl.DataFrame:
     return curve[sorted({round(i * step) for i in range(MOST_LINES)})]
 
 
+def _layout(row: dict[str, object], side: str) -> str:
+    """`tp8 dp2 pp2`, degrees of 1 left out."""
+    more = "".join(f" {name}{row[side + name]}" for name in ("dp", "pp") if row[side + name] != 1)
+    return f"tp{row[side + 'tp']}{more}"
+
+
 def _line(row: dict[str, object]) -> str:
     def cell(name: str, width: int, digits: int, scale: float = 1.0) -> str:
         value = row[name]
         return f"{value * scale:{width},.{digits}f}" if isinstance(value, int | float) else f"{'-':>{width}s}"
 
-    layout = f"tp{row['tp']}" + (f" dp{row['dp']}" if row["dp"] != 1 else "")
+    layout = _layout(row, "")
     if row["mode"] == "disagg":
         chips = f"{row['prefill_chip']} " if row["prefill_chip"] != row["chip"] else ""
-        prompts = f"tp{row['prefill_tp']}" + (f" dp{row['prefill_dp']}" if row["prefill_dp"] != 1 else "")
+        prompts = _layout(row, "prefill_")
         layout = f"{row['decode_workers']} x {layout} + prompts {row['prefill_workers']} x {chips}{prompts}"
     return " ".join(
         [

@@ -24,6 +24,7 @@ class Placed:
     """Chips of one replica."""
     tp: int
     dp: int
+    pp: int
     ep: int
     engine: str
     precision: str
@@ -39,7 +40,9 @@ class Placed:
     def label(self) -> str:
         """`gpt-oss-120b tp8`, for reports."""
         draft = (self.spec["serving"].get("speculation") or {}).get("draft_tokens")
-        parts = [f"tp{self.tp}"] + [f"{name}{n}" for name, n in (("dp", self.dp), ("ep", self.ep)) if n > 1]
+        parts = [f"tp{self.tp}"] + [
+            f"{name}{n}" for name, n in (("dp", self.dp), ("pp", self.pp), ("ep", self.ep)) if n > 1
+        ]
         parts += [f"draft{draft}"] if draft else []
         return " ".join([self.model, *parts])
 

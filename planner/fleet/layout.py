@@ -1,7 +1,8 @@
 """Racks -> replicas: which deployment goes on how many chips of which rack, and whether the site can feed them.
 
-A rack is a row of scale-up domains. A replica stands inside one domain; the pool's `deploy` list is placed rack by
-rack, in its order: an entry with `per_rack: N` gives N replicas, the one entry without it takes what is left.
+A rack is a row of scale-up domains. A replica stands inside one domain, unless it is in pipeline stages, each of which
+does; the pool's `deploy` list is placed rack by rack, in its order: an entry with `per_rack: N` gives N replicas, the one
+entry without it takes what is left.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from planner.scenario.sites import place_of, round_trips, written
 
 if TYPE_CHECKING:
     from planner.facts.schema import Chip, Fact, Rack
-    from planner.model.wish import Wish
+    from planner.model.wish import Choice, Wish
     from planner.scenario import Scenario
     from planner.scenario.schema import Deploy, Pool, Site
 
@@ -168,21 +169,46 @@ def domains_of(rack: Rack, chip: Chip) -> list[int]:
     return [size] * (n_chips // size) + ([n_chips % size] if n_chips % size else [])
 
 
-def pack(domains: Sequence[int], wants: Sequence[tuple[int, int | None]]) -> tuple[list[int], list[int]]:
+def pack(
+    domains: Sequence[int], wants: Sequence[tuple[int, int | None]], stages: Sequence[int] = ()
+) -> tuple[list[int], list[int]]:
     """Replicas of each entry on one rack, and the chips then free in each domain.
 
     `wants` are (chips of a replica, replicas or None for what is left), placed in order, each replica in the first
-    domain that has room; the entry that takes what is left comes last whatever its place.
+    domain that has room; the entry that takes what is left comes last whatever its place. A replica of several `stages`
+    that is wider than a domain begins in an empty one and has whole stages in each.
     """
     free = list(domains)
     counts = [0] * len(wants)
     for ix in sorted(range(len(wants)), key=lambda ix: wants[ix][1] is None):
         chips, wanted = wants[ix]
+        if stages and stages[ix] > 1 and chips > max(domains):
+            counts[ix] = _across(free, domains, chips // stages[ix], stages[ix], wanted)
+            continue
         for domain, room in enumerate(free):
             n = room // chips if wanted is None else min(room // chips, wanted - counts[ix])
             counts[ix] += n
             free[domain] -= n * chips
     return counts, free
+
+
+def _across(free: list[int], domains: Sequence[int], chips: int, stages: int, wanted: int | None) -> int:
+    """Replicas of `stages` stages of so many chips over empty domains, whose chips are taken from `free`."""
+    n = 0
+    while wanted is None or n < wanted:
+        left, taken = stages, []
+        for domain, room in enumerate(free):
+            here = min(left, room // chips) if room == domains[domain] else 0
+            taken += [(domain, here * chips)] if here else []
+            left -= here
+            if not left:
+                break
+        if left:
+            return n
+        for domain, used in taken:
+            free[domain] -= used
+        n += 1
+    return n
 
 
 def _place(
@@ -198,13 +224,17 @@ def _place(
     domains = domains_of(rack, chip)
     before = len(faults)
     for ix, entry in enumerate(pool.deploy):
-        if entry.chips > max(domains):
+        stages = entry.pp or 1
+        if entry.chips > stages * max(domains):
             place = Place(scenario, name, ix)
-            what = f"a replica of {entry.chips} chips is larger than the {max(domains)}-chip domain of {rack.name}"
-            faults.append(place.fault(what, f"use at most {max(domains)} chips", "chips"))
+            part = "stage" if stages > 1 else "replica"
+            what = f"a {part} of {entry.chips // stages} chips is larger than the {max(domains)}-chip domain of {rack.name}"
+            way_out = f"use at most {max(domains)} chips, or pipeline stages (pp) that each fit a domain"
+            faults.append(place.fault(what, way_out, "chips"))
     if len(faults) > before:
         return []
-    counts, free = pack(domains, [(entry.chips, entry.per_rack) for entry in pool.deploy])
+    wants = [(entry.chips, entry.per_rack) for entry in pool.deploy]
+    counts, free = pack(domains, wants, [entry.pp or 1 for entry in pool.deploy])
     for ix, (entry, count) in enumerate(zip(pool.deploy, counts, strict=True)):
         place = Place(scenario, name, ix)
         if entry.per_rack is not None and count < entry.per_rack:
@@ -258,6 +288,7 @@ def _deploy(
     notices += choice.notices
     notices += stack.notices(chip, model, chosen, names)
     notices += drafts.notices(entry, choice.plan)
+    notices += _stage_notices(entry, choice, chip)
     return Placed(
         pool=pool,
         model=entry.model,
@@ -265,6 +296,7 @@ def _deploy(
         n_chips=entry.chips,
         tp=choice.tp,
         dp=choice.dp,
+        pp=choice.pp,
         ep=choice.ep,
         engine=chosen.engine,
         precision=choice.precision,
@@ -272,6 +304,20 @@ def _deploy(
         plan=choice.plan,
         facts=drafts.facts(entry),
     )
+
+
+def _stage_notices(entry: Deploy, choice: Choice, chip: Chip) -> list[Notice]:
+    """What a reader should know of a replica in pipeline stages."""
+    if choice.pp == 1:
+        return []
+    found = []
+    if entry.pp is None:
+        what = f"{entry.model} on {entry.chips} {chip.name}"
+        found.append(Notice("pipeline_stages", f"{what} fits in several pipeline stages only: {choice.pp} are taken"))
+    if entry.chips > (domain := int(chip.scale_up.domain_chips.number)):
+        text = f"replicas of {entry.model} on {entry.chips} {chip.name} cross domains of {domain} between stages"
+        found.append(Notice("crosses_domains", text))
+    return found
 
 
 def entry_wish(scenario: Scenario, entry: Deploy, lengths: Mapping[str, Lengths]) -> Wish:
@@ -291,6 +337,7 @@ def entry_wish(scenario: Scenario, entry: Deploy, lengths: Mapping[str, Lengths]
         n_chips=entry.chips,
         tp=entry.tp,
         dp=entry.dp,
+        pp=entry.pp,
         ep=entry.ep,
         precision=entry.precision,
         kv_dtype=entry.kv_dtype,

@@ -24,6 +24,7 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
     Of all layouts with tp x dp = chips that fit memory, the one with most output tokens per second at the largest batch
     that fits memory and the TPOT limit at the mean lengths; ties go to the smaller tp. If none is inside the limit, or
     no class asks for the model, the one with the shortest decode step at batch 1. Degrees that the wish fixes are kept.
+    Pipeline stages, of which no measured point has any, are tried only where the wish names them or none fits without.
 
     In a steady stream each step of B sequences also carries the prompts that replace those that end: B / output of
     them. So the time between tokens is the decode step, plus that many times what a prompt adds to a step. Without the
@@ -35,7 +36,9 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
     """
     faults: list[Fault] = []
     best: Choice | None = None
-    for tp, dp in _layouts(wish):
+    for tp, dp, pp in _layouts(wish):
+        if best is not None and pp > best.pp and wish.pp is None:
+            break
         spec, words, notices = deployment_spec(
             chip,
             model,
@@ -43,6 +46,7 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
             serving=serving,
             tp=tp,
             dp=dp,
+            pp=pp,
             ep=wish.ep,
             precision=wish.precision,
             kv_dtype=wish.kv_dtype,
@@ -54,7 +58,7 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
         try:
             plan = core.plan(spec)
         except Infeasible as error:
-            faults.extend(error.faults)
+            faults += error.faults if pp == (wish.pp or 1) else ()
             continue
         choice = at_best(spec, plan, words, notices, wish)
         if best is None or is_better(choice, best):
@@ -64,14 +68,17 @@ def choose(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wis
     return best
 
 
-def _layouts(wish: Wish) -> list[tuple[int, int]]:
-    """Degrees (tp, dp) whose product is the chips, smaller tp first, those that were asked for kept."""
+def _layouts(wish: Wish) -> list[tuple[int, int, int]]:
+    """Degrees (tp, dp, pp) whose product is the chips, fewer stages and then smaller tp first, those asked for kept."""
     chips = wish.n_chips
-    found = [(tp, chips // tp) for tp in range(1, chips + 1) if chips % tp == 0]
-    found = [(tp, dp) for tp, dp in found if wish.tp in {None, tp} and wish.dp in {None, dp}]
+    divisors = [n for n in range(1, chips + 1) if chips % n == 0]
+    found = [(tp, chips // pp // tp, pp) for pp in divisors for tp in divisors if chips // pp % tp == 0]
+    wanted = (wish.tp, wish.dp, wish.pp)
+    found = [layout for layout in found if all(want in {None, n} for want, n in zip(wanted, layout, strict=True))]
     if not found:
-        asked = " x ".join(f"{name} {degree}" for name, degree in (("tp", wish.tp), ("dp", wish.dp)) if degree)
-        raise Infeasible(Fault(f"{asked} does not make {chips} chips", "set chips to tp x dp, or leave a degree out"))
+        asked = " x ".join(f"{name} {n}" for name, n in zip(("tp", "dp", "pp"), wanted, strict=True) if n)
+        way_out = "set chips to tp x dp x pp, or leave a degree out"
+        raise Infeasible(Fault(f"{asked} does not make {chips} chips", way_out))
     return found
 
 
@@ -93,6 +100,7 @@ def at_best(spec: dict[str, Any], plan: dict[str, Any], words: str, notices: tup
     return Choice(
         tp=plan["tp"],
         dp=plan["dp"],
+        pp=plan["pp"],
         ep=plan["ep"],
         precision=words,
         spec=spec,
@@ -127,7 +135,7 @@ def _batches(spec: Mapping[str, Any], n_most: int, prompt: float, output: float)
     sliding = spec["model"].get("sliding")
     window = int(sliding["window_tokens"]) if sliding else 0
     context, chunk = round(prompt + output / 2), round(prompt)
-    fitting = max(1, int(spec["serving"]["chunk_tokens"]) // chunk)
+    fitting = max(1, int(spec["serving"]["chunk_tokens"]) * spec["layout"]["pp"] // chunk)
     n_prompts = [min(max(1, round(n_seqs / output)), fitting) for n_seqs in range(1, n_most + 1)]
     n_seqs = pl.int_range(1, n_most + 1, dtype=pl.UInt64, eager=True)
     alone = pl.DataFrame({"load_ix": n_seqs * 2, "n_seqs": n_seqs, "chunk_tokens": n_seqs * 0})

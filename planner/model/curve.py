@@ -44,13 +44,18 @@ def curve(spec: Mapping[str, Any], plan: Mapping[str, Any], stream: Stream) -> l
 
     In a steady stream each step of B sequences also carries the prompts of those that replace the ones that end, B /
     output of them: tpot = decode(B) + B / output x (decode(B) with a prompt beside it - decode(B)), as layouts are
-    chosen (`planner/model/choose.py`). A decode replica carries no prompts; a prefill replica one prompt after another.
+    chosen (`planner/model/choose.py`). A decode replica carries no prompts; a prefill replica one prompt after another,
+    with one in each of its pipeline stages.
     """
+    import polars as pl
+
     prompt, output = max(1, round(stream.prompt_tokens)), max(1.0, stream.output_tokens)
     cached = round(stream.cached_tokens)
     if stream.role == "prefill":
-        alone = core.step_times(spec, _loads(spec, [0], prompt, cached, 0))["time_s"].to_list()[0]
-        return [Point(1, None, prompt / alone, 0.0)]
+        n_stages = spec["layout"]["pp"]
+        loads = pl.concat([_loads(spec, [0], prompt, cached, 0)] * n_stages)
+        step_s = core.step_times(spec, loads.with_columns(load_ix=pl.lit(0, pl.UInt64)))["time_s"].to_list()[0]
+        return [Point(1, None, n_stages * prompt / step_s, 0.0)]
     most = _most(spec, plan, stream.prompt_tokens + cached + output)
     batches = _batches(most)
     context = round(stream.prompt_tokens + cached + output / 2)

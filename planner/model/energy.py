@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import FactError
 from planner.model.fit import Target, minimise, weights
 from planner.model.folds import folds
-from planner.model.points import Points, number, place, steady, text_rows
+from planner.model.points import POOLS, Points, number, place, steady, text_rows
 from planner.model.stacks import Level, design, effect
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def _row(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]
         "n_chips": int(chips or 0),
         "kind": "",
         "attention_dp": dp,
-        **dict.fromkeys(("prefill_chips", "prefill_attention_dp", "decode_chips", "decode_attention_dp")),
+        "pp": None,
+        **dict.fromkeys(POOLS["disagg"]),
         "prefill_workers": None,
         "decode_workers": None,
         **measured,

@@ -95,7 +95,7 @@ def figures(points: pl.DataFrame, mixed_per_output: float) -> Figures | None:
         min_tbt_s=fastest["tbt_s"],
         min_e2e_s=soonest["e2e_s"],
         peak_mixed_tok_s_chip=busiest["tok_s_chip"] * mixed_per_output,
-        chips_at_min_tbt=fastest["tp"] * fastest["dp"],
+        chips_at_min_tbt=fastest["tp"] * fastest["dp"] * fastest["pp"],
         curve=curve(inside, mixed_per_output),
         rows={"tbt": fastest, "e2e": soonest, "peak": busiest},
     )

@@ -74,7 +74,7 @@ def without_losers(points: pl.DataFrame) -> pl.DataFrame:
     """
     import polars as pl
 
-    keys = [*_CURVE, "engine", "mode", "tp", "dp", "concurrency"]
+    keys = [*_CURVE, "engine", "mode", "tp", "dp", "pp", "concurrency"]
     order = points.filter(pl.col("prefill_busy_frac") <= MOST_BUSY).with_row_index("row")
     order = order.sort(["tok_s_chip", "row"], descending=[True, False])
     return order.unique(keys, keep="first", maintain_order=True).sort("row").drop("row")

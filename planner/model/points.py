@@ -30,10 +30,14 @@ __all__ = ["MEASURED", "Points", "read_points", "steady_spec"]
 NEEDED = ("model", "chip", "backend", "precision", "mode", "isl_mean", "osl_mean", "concurrency")
 """Columns that every table has."""
 POOLS = {
-    "agg": ("chips", "attention_dp"),
-    "disagg": ("prefill_chips", "prefill_attention_dp", "decode_chips", "decode_attention_dp"),
+    "agg": ("chips", "attention_dp", "pp"),
+    "disagg": (
+        *("prefill_chips", "prefill_attention_dp", "prefill_pp"),
+        *("decode_chips", "decode_attention_dp", "decode_pp"),
+    ),
 }
-"""Columns that rows of a mode need."""
+"""Columns of a mode's layout: rows need those of the chips; the degrees are 1 where nothing is said."""
+_SIDES = {"agg": ("",), "disagg": ("prefill_", "decode_")}
 WORKERS = ("prefill_workers", "decode_workers")
 OPTIONAL = ("point", "deployment", "harness", "clean", "ttft_ms", "tpot_ms", *WORKERS)
 MEASURED = ("ttft_ms", "tpot_ms")
@@ -138,7 +142,7 @@ def place(rows: list[dict[str, Any]]) -> Points:
             group_ix.append(-1)
             refusals.append(why)
             continue
-        key = tuple(row[name] for name in ("chip", "model", "backend", "precision", "mode", *POOLS[row["mode"]]))
+        key = tuple(row.get(name) for name in ("chip", "model", "backend", "precision", "mode", *POOLS[row["mode"]]))
         if key not in known:
             try:
                 group = _group(row, chips, models)
@@ -163,7 +167,20 @@ def _incomplete(row: Mapping[str, Any]) -> str:
     if empty:
         return f"no {', '.join(empty)}"
     wrong = [name for name in NEEDED[5:] if not row[name] > 0]
-    return f"{', '.join(wrong)} must be positive" if wrong else ""
+    if wrong:
+        return f"{', '.join(wrong)} must be positive"
+    return next((why for side in _SIDES[row["mode"]] if (why := _undivided(row, side))), "")
+
+
+def _undivided(row: Mapping[str, Any], side: str) -> str:
+    """Why the pipeline stages of a pool cannot be, or an empty text."""
+    stages = row.get(f"{side}pp")
+    if stages is None:
+        return ""
+    parts = int(row[f"{side}attention_dp"] or 1) * stages
+    if stages < 1 or stages != int(stages) or row[f"{side}chips"] % parts:
+        return f"{side}pp {stages:g}: {side}chips must be a multiple of {side}attention_dp x {side}pp"
+    return ""
 
 
 def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
@@ -171,9 +188,9 @@ def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]
     facts = catalog.load()
     chip, model, engine = facts.chip(row["chip"]), facts.model(row["model"]), facts.engine(row["backend"])
 
-    def built(n_chips: float, dp: float | None) -> dict[str, Any]:
-        degree = int(dp or 1)
-        tp = max(1, int(n_chips) // degree)
+    def built(side: str) -> dict[str, Any]:
+        degree, stages = int(row[f"{side}attention_dp"] or 1), int(row.get(f"{side}pp") or 1)
+        tp = max(1, int(row[f"{side}chips"]) // (degree * stages))
         kv_dtype = "fp8" if row["precision"] in {"fp8", "fp4"} else "bf16"
         spec, _, _ = deployment_spec(
             chip,
@@ -182,6 +199,7 @@ def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]
             serving=facts.serving(),
             tp=tp,
             dp=degree,
+            pp=stages,
             precision=row["precision"],
             kv_dtype=kv_dtype,
             max_batch=SERVER_BATCH * degree,
@@ -190,10 +208,9 @@ def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]
         return spec
 
     if row["mode"] == "agg":
-        spec, prefill = built(row["chips"], row["attention_dp"]), None
+        spec, prefill = built(""), None
     else:
-        spec = built(row["decode_chips"], row["decode_attention_dp"])
-        prefill = built(row["prefill_chips"], row["prefill_attention_dp"])["layout"]
+        spec, prefill = built("decode_"), built("prefill_")["layout"]
     chips.setdefault(chip.name, spec["chip"])
     models.setdefault(model.name, spec["model"])
     return {

@@ -57,7 +57,7 @@ def fit_first(run: Run, n: int) -> dict[str, float]:
     """The engine's figures that reproduce the first `n` requests best."""
     import numpy as np
 
-    n_chips = run.deployment["layout"]["tp"] * run.deployment["layout"]["dp"]
+    n_chips = run.deployment["layout"]["tp"] * run.deployment["layout"]["dp"] * run.deployment["layout"]["pp"]
     fitted = [MEMORY, CACHE, ARITHMETIC, STEP, *([LINK] if n_chips > 1 else [])]
     start = np.log([each.start for each in fitted])
     low, high = (np.log([getattr(each, end) for each in fitted]) for end in ("low", "high"))

@@ -124,7 +124,7 @@ def loop(points: Points, i: int, engine: Any, seed: int = SEED) -> Loop:
     if group["prefill"] is not None:
         prefill = fitting({**placed, "layout": group["prefill"]})
         chips = min(
-            workers[side] * layout["tp"] * layout["dp"]
+            workers[side] * layout["tp"] * layout["dp"] * layout["pp"]
             for side, layout in (("prefill", group["prefill"]), ("decode", group["layout"]))
         )
         chip = placed["chip"]

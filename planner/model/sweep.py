@@ -1,6 +1,7 @@
 """Every layout of a model on a chip under every load that it can hold: closed loops and saturation, costed by the core.
 
-Layouts are powers of two, tp x dp up to the scale-up domain; experts are spread as widely as they divide. A replica
+Layouts are powers of two, tp x dp up to the scale-up domain, in one pipeline stage or in as many as are asked for;
+experts are spread as widely as they divide. A replica
 that does prompts and outputs alike is `agg`; `disagg` has a pool of prompts beside each pool of outputs, with workers
 in the ratios of `RATIOS`. In the regime `closed_loop` a fixed number of clients start together, as a benchmark does;
 `saturated` is the same loop of a replica that does both, long after its first wave: every step carries the prompts that
@@ -32,6 +33,7 @@ GROUP_BATCH = 1024
 MOST_CLIENTS = 1 << 17
 RATIOS = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (1, 2), (1, 4))
 """Workers of the pools of prompts and of outputs."""
+_DEGREES = ("tp", "dp", "pp")
 _PREFILL_ROOM = 2
 """Pools of prompts have at most this many times the chips that the model needs."""
 
@@ -119,20 +121,24 @@ def sweep(
     regimes: Sequence[str] = REGIMES,
     clients: Sequence[int] | None = None,
     ratios: Sequence[tuple[int, int]] = RATIOS,
+    stages: Sequence[int] = (1,),
 ) -> pl.DataFrame:
     """The points of one system, a row each: layout, workers, load, times in seconds, rates, draw of its chips.
 
-    Without `clients` the loads are powers of two up to what the caches hold. A model that no layout holds has no rows.
+    Without `clients` the loads are powers of two up to what the caches hold. `stages` are the pipeline stages to try. A
+    model that no layout holds has no rows.
     """
     import polars as pl
 
-    layouts = _layouts(int(system.pool.spec["chip"]["domain_chips"]), system.has_attention_dp)
+    layouts = _layouts(int(system.pool.spec["chip"]["domain_chips"]), system.has_attention_dp, stages)
     groups = [_group(system, layout) for layout in layouts]
     agg, fits = _steady(system, groups, _rows(groups, [(1, 1)], clients), lengths, regimes)
     frames = [agg] if "agg" in system.modes else []
     fitting = [layout for layout, is_fit in zip(layouts, fits, strict=True) if is_fit]
     if "disagg" in system.modes and fitting:
-        held = fitting if system.prefill is None else _fitting(replace(system, pool=system.prefill, prefill=None))
+        held = fitting
+        if system.prefill is not None:
+            held = _fitting(replace(system, pool=system.prefill, prefill=None), stages)
         pairs = [(layout, prompts) for layout in fitting for prompts in _prefill_layouts(held)]
         groups = [_group(system, layout, prompts) for layout, prompts in pairs]
         if groups:
@@ -141,44 +147,50 @@ def sweep(
     return pl.concat(frames) if frames else agg.clear()
 
 
-def _layouts(domain: int, has_dp: bool = True) -> list[tuple[int, int]]:
-    """Degrees (tp, dp), powers of two, whose product is inside the domain."""
+Layout = tuple[int, int, int]
+"""Degrees tp, dp, pp."""
+
+
+def _layouts(domain: int, has_dp: bool, stages: Sequence[int]) -> list[Layout]:
+    """Degrees, powers of two, of which those of a stage are inside the domain."""
     powers = [1 << i for i in range(domain.bit_length())]
-    return [(tp, dp) for tp in powers for dp in (powers if has_dp else (1,)) if tp * dp <= domain]
+    pairs = [(tp, dp) for tp in powers for dp in (powers if has_dp else (1,)) if tp * dp <= domain]
+    return [(tp, dp, pp) for pp in stages for tp, dp in pairs]
 
 
-def _fitting(system: System) -> list[tuple[int, int]]:
-    layouts = _layouts(int(system.pool.spec["chip"]["domain_chips"]))
+def _fitting(system: System, stages: Sequence[int]) -> list[Layout]:
+    layouts = _layouts(int(system.pool.spec["chip"]["domain_chips"]), True, stages)
     groups = [_group(system, layout) for layout in layouts]
     _, fits = _steady(system, groups, _rows(groups, [(1, 1)], (1,)), Lengths(1024, 128), REGIMES[:1])
     return [layout for layout, is_fit in zip(layouts, fits, strict=True) if is_fit]
 
 
-def _prefill_layouts(fitting: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _prefill_layouts(fitting: Sequence[Layout]) -> list[Layout]:
     """Pools of prompts: the smallest ones that hold the model, once with most tensor and once with most data
     parallelism.
     """
     if not fitting:
         return []
-    least = min(tp * dp for tp, dp in fitting)
-    small = [layout for layout in fitting if layout[0] * layout[1] <= _PREFILL_ROOM * least]
-    smallest = [layout for layout in small if layout[0] * layout[1] == least]
+    chips = {layout: layout[0] * layout[1] * layout[2] for layout in fitting}
+    least = min(chips.values())
+    small = [layout for layout in fitting if chips[layout] <= _PREFILL_ROOM * least]
+    smallest = [layout for layout in small if chips[layout] == least]
     return sorted({max(smallest), max(small, key=lambda layout: (layout[1], -layout[0]))})
 
 
-def _group(system: System, layout: tuple[int, int], prompts: tuple[int, int] | None = None) -> dict[str, Any]:
-    (tp, dp), spec = layout, system.pool.spec
+def _group(system: System, layout: Layout, prompts: Layout | None = None) -> dict[str, Any]:
+    (tp, dp, pp), spec = layout, system.pool.spec
     group: dict[str, Any] = {
         "chip": "decode",
         "model": "model",
         "engine": REGIMES[0],
         "precision": spec["precision"],
-        "serving": {**spec["serving"], "max_batch": GROUP_BATCH * dp},
-        "layout": {"tp": tp, "dp": dp},
+        "serving": {**spec["serving"], "max_batch": GROUP_BATCH * dp * pp},
+        "layout": {"tp": tp, "dp": dp, "pp": pp},
         "prefill": None,
     }
     if prompts is not None:
-        group["prefill"] = {"tp": prompts[0], "dp": prompts[1]}
+        group["prefill"] = dict(zip(_DEGREES, prompts, strict=True))
         if system.prefill is not None:
             group["prefill_chip"], group["prefill_engine"] = "prefill", "prefill"
             group["prefill_precision"] = system.prefill.spec["precision"]
@@ -194,9 +206,9 @@ def _rows(
     table = []
     loads = clients or [1 << i for i in range(MOST_CLIENTS.bit_length())]
     for ix, group in enumerate(groups):
-        dp = group["layout"]["dp"]
+        lanes = group["layout"]["dp"] * group["layout"]["pp"]
         for prefill, decode in ratios if group["prefill"] else [(0, 1)]:
-            most = GROUP_BATCH * dp * decode
+            most = GROUP_BATCH * lanes * decode
             table += [(ix, prefill, decode, load) for load in loads if load <= most]
     columns = np.array(table, dtype=float).T
     return dict(zip(("group_ix", "prefill_workers", "decode_workers", "concurrency"), columns, strict=True))
@@ -257,11 +269,11 @@ def _points(
     import polars as pl
 
     ix = rows["group_ix"].astype(int)
-    tp, dp = (np.array([group["layout"][name] for group in groups])[ix] for name in ("tp", "dp"))
-    prompts = [group["prefill"] or {"tp": 0, "dp": 0} for group in groups]
-    prefill_tp, prefill_dp = (np.array([one[name] for one in prompts])[ix] for name in ("tp", "dp"))
-    decode_chips = tp * dp * rows["decode_workers"]
-    prefill_chips = prefill_tp * prefill_dp * rows["prefill_workers"]
+    tp, dp, pp = (np.array([group["layout"][name] for group in groups])[ix] for name in _DEGREES)
+    prompts = [group["prefill"] or dict.fromkeys(_DEGREES, 0) for group in groups]
+    prefill_tp, prefill_dp, prefill_pp = (np.array([one[name] for one in prompts])[ix] for name in _DEGREES)
+    decode_chips = tp * dp * pp * rows["decode_workers"]
+    prefill_chips = prefill_tp * prefill_dp * prefill_pp * rows["prefill_workers"]
     chips = decode_chips + prefill_chips
     value = {name: found[name].to_numpy() for name in found.columns}
     clients = rows["concurrency"]
@@ -283,9 +295,11 @@ def _points(
             "regime": np.full(len(ix), regime),
             "tp": tp,
             "dp": dp,
+            "pp": pp,
             "decode_workers": rows["decode_workers"].astype(int),
             "prefill_tp": prefill_tp,
             "prefill_dp": prefill_dp,
+            "prefill_pp": prefill_pp,
             "prefill_workers": rows["prefill_workers"].astype(int),
             "chips": chips.astype(int),
             "concurrency": clients.astype(int),
@@ -350,7 +364,7 @@ def _best_workers(split: pl.DataFrame) -> pl.DataFrame:
     """
     import polars as pl
 
-    keys = ["regime", "tp", "dp", "concurrency"]
+    keys = ["regime", "tp", "dp", "pp", "concurrency"]
     split = split.with_row_index("row")
     most = split.sort(["tok_s_chip", "row"], descending=[True, False]).unique(keys, keep="first", maintain_order=True)
     least = split.sort(["e2e_s", "chips", "row"]).unique(keys, keep="first", maintain_order=True)

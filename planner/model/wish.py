@@ -16,6 +16,7 @@ class Wish:
     n_chips: int
     tp: int | None = None
     dp: int | None = None
+    pp: int | None = None
     ep: int | None = None
     precision: str | None = None
     kv_dtype: str | None = None
@@ -38,6 +39,7 @@ class Choice:
 
     tp: int
     dp: int
+    pp: int
     ep: int
     precision: str
     """How weights are stored and computed, in words: `mxfp4 experts, bf16 rest`."""

@@ -75,13 +75,19 @@ def kind_of(
         (entry.chips, entry.per_rack if entry.per_rack is not None else (0 if is_menu else None))
         for entry in pool.deploy
     ]
-    counts, free = pack(domains, wants)
+    counts, free = pack(domains, wants, [entry.pp or 1 for entry in pool.deploy])
     for ix, entry in enumerate(pool.deploy):
         if entry.per_rack is not None and counts[ix] < entry.per_rack:
             what = f"{entry.per_rack} replicas of {entry.chips} chips do not fit a rack"
             raise Infeasible(
                 Fault(what, f"use per_rack: {counts[ix]}", path=f"fleet.pools.{name}.deploy[{ix}].per_rack")
             )
+        if is_menu and entry.per_rack is None and entry.chips > max(domains):
+            what = (
+                f"a replica of {entry.chips} chips is wider than a domain of {max(domains)}, and others may stand there"
+            )
+            path = f"fleet.pools.{name}.deploy[{ix}].per_rack"
+            raise Infeasible(Fault(what, "say how many a rack has (per_rack)", path=path))
     pue = highest_pue(probe.pue, probe.times)
     options = tuple(
         Option(

@@ -42,11 +42,11 @@ class Deploy(Section):
     tp: Count | None = None
     """Tensor parallel degree; chosen by the layout when absent."""
     pp: Count | None = None
-    """Pipeline parallel degree; 1 when absent."""
+    """Pipeline stages; 1 when absent, or the fewest with which the model fits where it does not without."""
     dp: Count | None = None
     """Attention data parallel degree; chosen by the layout when absent."""
     ep: Count | None = None
-    """Expert parallel degree; the replica's chips for a mixture of experts when absent."""
+    """Expert parallel degree; the chips of a stage for a mixture of experts when absent."""
     precision: Literal["bf16", "fp8", "fp4", "mxfp4", "nvfp4", "int4"] | None = None
     """Format of the weights; the checkpoint's own when absent."""
     engine: Text | None = None

@@ -24,10 +24,6 @@ def _is_range(tree: Tree) -> bool:
     return isinstance(tree.value, dict) and "value" not in tree.value
 
 
-def _is_not(*values: str) -> Callable[[Tree], bool]:
-    return lambda tree: tree.value not in values
-
-
 def _is_any(tree: Tree) -> bool:
     return tree.value == "any"
 
@@ -60,11 +56,6 @@ UNSUPPORTED: tuple[Key, ...] = (
         _is_menu,
         "two entries have no per_rack: one of them can take what is left of a rack",
         verbs=("optimize",),
-    ),
-    Key(
-        "fleet.pools.*.deploy.*.pp",
-        _is_not("1"),
-        "pipeline stages are not simulated: spread the replica with tp, dp and ep",
     ),
     Key("sites", _always, "one site is planned for: write site", verbs=("run", "sweep", "headroom", "optimize")),
     Key("goal", _always, "no fleet is chosen: the one given is simulated", verbs=("optimize",)),

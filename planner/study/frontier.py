@@ -18,7 +18,7 @@ from planner.model import systems
 from planner.model.calibration import shipped as calibrated
 from planner.model.frontier import mark, with_bands, without_losers
 from planner.model.posterior import shipped as inferred
-from planner.model.sweep import Lengths, Pool, pool, sweep
+from planner.model.sweep import Lengths, Pool, System, pool, sweep
 from planner.model.unknowns import habits
 from planner.scenario.schema import CostSpec
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Frontier", "frontier"]
 
 SECONDS_PER_HOUR = 3600
+_MOST_STAGES = 8
+"""Pipeline stages that are tried where the model fits no layout in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,10 @@ def frontier(
     *,
     precision: str | None = None,
     prefill_chip: str | None = None,
+    most_stages: int | None = None,
 ) -> Frontier:
     """Sweeps the model over the chips, every stack of each; `prefill_chip` moves the prompts of split deployments.
+    Pipeline stages are tried in powers of two up to `most_stages`; without it, where the model fits no layout in one.
 
     `lengths` is prompt and output in tokens; without it those of the published figures, 8192 and 1024, drawn evenly
     from 0.8 to 1 of that.
@@ -77,8 +81,11 @@ def frontier(
         if other is not None:
             prompts = systems.of(_pool(other, what, precision or _precision(other, what)), label, mine, calibration)[-1]
             stacks = [systems.with_prompts_on(one, prompts) for one in stacks if "disagg" in one.modes]
-        swept = [sweep(one, lengths) for one in stacks]
-        points = without_losers(pl.concat(swept)) if swept else pl.DataFrame()
+        points = _swept(stacks, lengths, _powers(1, most_stages or 1))
+        if points.is_empty() and most_stages is None:
+            points = _swept(stacks, lengths, _powers(2, _MOST_STAGES))
+            if not points.is_empty():
+                notices.append(Notice("pipeline_stages", f"{what.name} fits {name} in several pipeline stages only"))
         if points.is_empty():
             notices.append(Notice("does_not_fit", f"{what.name} fits no layout of {name}"))
             continue
@@ -95,6 +102,21 @@ def frontier(
         raise Infeasible(Fault(f"{what.name} fits none of {', '.join(chips)}", "name chips with more memory"))
     table = mark(pl.concat(frames))
     return Frontier(what.name, lengths, table, tuple(dict.fromkeys(notices)))
+
+
+def _swept(stacks: Sequence[System], lengths: Lengths, stages: Sequence[int]) -> pl.DataFrame:
+    import polars as pl
+
+    swept = [sweep(one, lengths, stages=stages) for one in stacks]
+    return without_losers(pl.concat(swept)) if swept else pl.DataFrame()
+
+
+def _powers(least: int, most: int) -> list[int]:
+    """The powers of two from `least`, which is one, to `most`."""
+    found = [least]
+    while found[-1] * 2 <= most:
+        found.append(found[-1] * 2)
+    return found
 
 
 def _precision(chip: Chip, model: Model) -> str:

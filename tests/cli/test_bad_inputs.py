@@ -32,7 +32,11 @@ REFUSED = [
     (4, ["fleet.pools.a.count=0"], "give such a pool at least one rack"),
     (2, [f"fleet.pools.b={OTHER}", "fleet.routes={chat: b}"], "pool 'b' does not deploy 'gpt-oss-120b'"),
     (2, ["fleet.pools.a.deploy=[{model: gpt-oss-120b, chips: 8, role: decode}]"], "no pool deploys 'gpt-oss-120b'"),
-    (2, ["fleet.pools.a.deploy=[{model: gpt-oss-120b, chips: 8, pp: 2}]"], "spread the replica with tp, dp and ep"),
+    (
+        2,
+        ["fleet.pools.a.deploy=[{model: gpt-oss-120b, chips: 8, pp: 3}]"],
+        "pp 3 does not divide the 8 chips of the replica",
+    ),
     (
         4,
         ["fleet.pools.a.autoscale={delay: 0 s}", "run.length=20 yr", "traffic.chat.rate=1e-6 req/s", "run.window=1 d"],

@@ -45,7 +45,7 @@ class Case:
         return self.concurrency * mean / float(self.deployment["serving"]["chunk_tokens"])
 
 
-def cases(seed: int, n: int, *, is_spread: bool) -> Iterator[Case]:
+def cases(seed: int, n: int, *, is_spread: bool, pp: int = 1) -> Iterator[Case]:
     """Deployments that fit, with a load that the cache holds."""
     dice, known = random.Random(seed), catalog.load()
     while n:
@@ -62,7 +62,8 @@ def cases(seed: int, n: int, *, is_spread: bool) -> Iterator[Case]:
                 serving=known.serving(),
                 tp=tp,
                 dp=dp,
-                max_batch=1024 * dp,
+                pp=pp,
+                max_batch=1024 * dp * pp,
             )
             deployment = dict(fitting({**spec, "engine": ENGINES[engine]}))
         except (FactError, Infeasible):
@@ -73,7 +74,7 @@ def cases(seed: int, n: int, *, is_spread: bool) -> Iterator[Case]:
             continue
         case = Case(f"{model} on {chip} tp{tp} dp{dp} {engine}", deployment, clients, *lengths)
         # Groups of attention that are full of prompts are told apart by the simulator only.
-        if case.load > (0.5 if dp == 1 else 0.05) or clients > deployment["serving"]["max_batch"]:
+        if case.load > (0.5 if dp * pp == 1 else 0.05) or clients > deployment["serving"]["max_batch"]:
             continue
         n -= 1
         yield case
@@ -142,6 +143,16 @@ def test_a_closed_loop_agrees_with_its_mean() -> None:
     assert statistics.median(tpot) < 0.005
     assert sorted(ttft)[35] < 0.05
     assert statistics.median(ttft) < 0.01
+
+
+def test_a_closed_loop_in_stages_agrees_with_its_mean() -> None:
+    tpot = []
+    for case in cases(3, 12, is_spread=True, pp=2):
+        found = off(case)
+        assert found["tpot_s"] == pytest.approx(0.0, abs=0.03), case.name
+        assert found["output_tokens_per_s"] == pytest.approx(0.0, abs=0.03), case.name
+        tpot.append(abs(found["tpot_s"]))
+    assert statistics.median(tpot) < 0.005
 
 
 def test_clients_with_one_length_keep_the_gaps_between_them() -> None:

@@ -5,6 +5,9 @@
 //! over all chips of the replica; with one group every chip holds every token already, and the second all-reduce sums
 //! the experts. Bytes are the ring bounds: an all-reduce moves 2 (n-1)/n of the tokens past each chip, an all-to-all
 //! (n-1)/n of the routed copies, of which a token has at most one a chip. One chip has no collective.
+//!
+//! Between pipeline stages each chip sends its share of the hidden state to one chip of the next stage, where the
+//! tensor-parallel group gathers it; the sampled tokens go back to the first stage.
 
 use crate::deployment::DeploymentSpec;
 
@@ -24,7 +27,7 @@ impl NetworkCost {
     /// The collectives of one step of `spec`.
     pub fn new(spec: &DeploymentSpec) -> Self {
         let (layout, n_layers) = (&spec.layout, spec.model.n_layers as f64);
-        let (n, tp) = (layout.n_chips(), layout.tp);
+        let (n, tp) = (layout.stage_chips(), layout.tp);
         let token_bytes = spec.model.hidden as f64 * ELEMENT_BYTES;
         let mut cost = Self::default();
         let exchanging = match &spec.model.moe {
@@ -48,19 +51,35 @@ impl NetworkCost {
         self
     }
 
+    /// What a micro-batch spends between the stages of `spec`.
+    pub fn between_stages(spec: &DeploymentSpec) -> Self {
+        let (layout, chip) = (&spec.layout, &spec.chip);
+        let token_bytes = spec.model.hidden as f64 * ELEMENT_BYTES;
+        let (inside, across) = layout.hand_overs(chip.domain_chips);
+        let mut cost = Self::default();
+        cost.pass(spec, inside as f64, 2, true, token_bytes / layout.tp as f64);
+        cost.pass(spec, across as f64, 2, false, token_bytes / layout.tp as f64);
+        cost.add(spec, (inside + across) as f64, layout.tp, passed_on(layout.tp) * token_bytes);
+        cost.pass(spec, 1.0, 2, across == 0, 0.0);
+        cost
+    }
+
     /// `times` collectives over `n` chips, each moving `bytes` a token past a chip.
     fn add(&mut self, spec: &DeploymentSpec, times: f64, n: u64, bytes: f64) {
-        if n == 1 {
-            return;
+        if n > 1 {
+            self.pass(spec, times, n, n <= spec.chip.domain_chips, bytes);
         }
+    }
+
+    fn pass(&mut self, spec: &DeploymentSpec, times: f64, n: u64, inside: bool, bytes: f64) {
         let (engine, chip) = (&spec.engine, &spec.chip);
         // The software's rounds, but never less than the link's own latency.
-        let (wait_s, link) = if n <= chip.domain_chips {
+        let (wait_s, link) = if inside {
             (chip.scale_up_latency_s, chip.scale_up_bytes_per_s)
         } else {
             (chip.scale_out_latency_s, chip.scale_out_bytes_per_s)
         };
-        let out_s = if n <= chip.domain_chips { 0.0 } else { engine.collective_scale_out_s };
+        let out_s = if inside { 0.0 } else { engine.collective_scale_out_s };
         let wait_s = wait_s.max(engine.collective_log_s * libm::log2(n as f64));
         self.latency_s += times * (engine.collective_base_s + wait_s + out_s);
         self.token_s += times * bytes / (link * engine.link_eff_frac);
@@ -121,6 +140,23 @@ mod tests {
         assert!((cost.latency_s - 64.0 * 71e-6).abs() < 1e-15);
         assert!((cost.token_s - 64.0 * 15_360.0 / 12.5e9).abs() < 1e-18);
         assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
+    }
+
+    #[test]
+    fn stages_hand_over_the_hidden_state() {
+        // tp 2, pp 2 in one domain: one hand-over of half of 8,192 bytes a chip, waiting 1e-6 + max(5e-6, 4e-6), gathered
+        // by two chips of which each passes on half, and the tokens' way back: 18e-6; 8,192 bytes over 112.5e9 a token.
+        let mut spec = llama_on_h100(2);
+        spec.layout.pp = 2;
+        let cost = NetworkCost::between_stages(&spec);
+        assert!((cost.latency_s - 3.0 * 6e-6).abs() < 1e-18);
+        assert!((cost.token_s - 8192.0 / 112.5e9).abs() < 1e-21);
+        // tp 1, pp 9 over domains of eight: seven hand-overs inside, one outside at 1e-6 + 20e-6 + 50e-6, and so is the
+        // way back; 8,192 bytes each, over 112.5e9 and 12.5e9.
+        spec.layout = crate::layout::Layout { tp: 1, dp: 1, pp: 9, ep: None, crosses_domains: false };
+        let cost = NetworkCost::between_stages(&spec);
+        assert!((cost.latency_s - (7.0 * 6e-6 + 2.0 * 71e-6)).abs() < 1e-18);
+        assert!((cost.token_s - 8192.0 * (7.0 / 112.5e9 + 1.0 / 12.5e9)).abs() < 1e-21);
     }
 
     #[test]

@@ -45,11 +45,11 @@ pub struct MemoryCost {
 }
 
 impl MemoryCost {
-    /// The bytes of `spec`: dense parts are split over tp and copied over dp, experts are split over all chips, keys
-    /// and values over the chips of a group that hold different heads.
+    /// The bytes of `spec`: dense parts are split over tp and copied over dp, experts are split over the chips of a stage,
+    /// keys and values over the chips of a group that hold different heads. Seconds are those of all layers in turn.
     pub fn new(spec: &DeploymentSpec, kv: &KvModel) -> Self {
         let (params, precision, engine) = (&spec.model.params, &spec.precision, &spec.engine);
-        let (tp, dp, n) = (spec.layout.tp as f64, spec.layout.dp as f64, spec.layout.n_chips() as f64);
+        let (tp, dp, n) = (spec.layout.tp as f64, spec.layout.dp as f64, spec.layout.stage_chips() as f64);
         let weight_rate = |bytes_per_param: f64, rate: Rate| {
             let unpacked = if bytes_per_param < UNPACKED_BELOW * rate.bytes() { engine.unpack_eff_frac } else { 1.0 };
             spec.chip.memory_bytes_per_s * engine.memory_eff_frac * unpacked
@@ -81,6 +81,13 @@ impl MemoryCost {
         }
         self
     }
+
+    /// The seconds of a `share` of the layers, with a share of their own of all that is no expert.
+    pub fn of_stage(&self, share: f64, rest_share: f64) -> Self {
+        let mut stage = self.clone().slowed(share);
+        stage.rest_s = self.rest_s * rest_share;
+        stage
+    }
 }
 
 /// Seconds on one chip: of a token of its attention group, of a token of the replica (experts), of a pair of tokens.
@@ -110,7 +117,7 @@ impl ComputeCost {
     /// The operations of `spec`, each part at the dense rate of its number format times the phase's efficiency.
     pub fn new(spec: &DeploymentSpec, skew: f64) -> Result<Self> {
         let (model, precision, chip, engine) = (&spec.model, &spec.precision, &spec.chip, &spec.engine);
-        let (tp, n) = (spec.layout.tp as f64, spec.layout.n_chips() as f64);
+        let (tp, n) = (spec.layout.tp as f64, spec.layout.stage_chips() as f64);
         let lm_head = model.lm_head_params();
         let rest_flops = 2.0 * (model.params.non_expert_active - lm_head);
         let lm_head_flops = 2.0 * lm_head;
@@ -147,6 +154,14 @@ impl ComputeCost {
             }
         }
         self
+    }
+
+    /// The seconds of a `share` of the layers, and of the output head or not (1 or 0).
+    pub fn of_stage(&self, share: f64, head: f64) -> Self {
+        let mut stage = self.clone().slowed(share);
+        stage.decode.lm_head = self.decode.lm_head * head;
+        stage.prefill.lm_head = self.prefill.lm_head * head;
+        stage
     }
 }
 

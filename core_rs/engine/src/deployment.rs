@@ -209,6 +209,7 @@ pub struct Plan {
     pub n_chips: u64,
     pub tp: u64,
     pub dp: u64,
+    pub pp: u64,
     pub ep: u64,
     /// Weights over all chips, copies included.
     pub weight_bytes: f64,
@@ -234,8 +235,9 @@ pub fn plan(spec: &DeploymentSpec) -> Result<Plan> {
         n_chips,
         tp: spec.layout.tp,
         dp: spec.layout.dp,
+        pp: spec.layout.pp,
         ep: spec.layout.expert_degree(&spec.model),
-        weight_bytes: memory.weights_bytes * n_chips as f64,
+        weight_bytes: memory.all_weights_bytes,
         kv_bytes_per_token: kv.bytes_per_token(),
         kv_capacity_tokens: memory.kv_capacity_tokens,
         kv_blocks: memory.kv_blocks,

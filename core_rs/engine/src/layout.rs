@@ -1,4 +1,5 @@
-//! How a model is spread over chips: tensor, expert and attention data parallelism inside one scale-up domain.
+//! How a model is spread over chips: tensor, expert and attention data parallelism inside one scale-up domain, and
+//! pipeline stages, which may stand in several.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +7,9 @@ use crate::chip::ChipSpec;
 use crate::error::{Error, Result};
 use crate::model::{Attention, ModelSpec, Moe};
 
-/// Degrees of parallelism. Placed chips = `tp` x `dp` x `pp`; `ep` spreads whole experts over a divisor of them, and
-/// the chips / ep that share one expert split its matrices. Without `ep` it is as wide as the experts allow.
+/// Degrees of parallelism. Placed chips = `tp` x `dp` x `pp`; a stage has tp x dp of them. `ep` spreads whole experts over
+/// a divisor of a stage's chips, and the chips / ep that share one expert split its matrices. Without `ep` it is as wide
+/// as the experts allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -26,15 +28,54 @@ fn one() -> u64 {
     1
 }
 
+/// Pipeline stages that are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stage {
+    /// How many there are.
+    pub count: u64,
+    pub layers: u64,
+    /// Has the input embedding; has the output head.
+    pub is_first: bool,
+    pub is_last: bool,
+}
+
 impl Layout {
     /// Chips of one replica.
     pub fn n_chips(&self) -> u64 {
         self.tp.saturating_mul(self.dp).saturating_mul(self.pp)
     }
 
+    /// Chips of a stage, which hold a layer together.
+    pub fn stage_chips(&self) -> u64 {
+        self.tp.saturating_mul(self.dp)
+    }
+
+    /// The stages of a model of so many layers, in order, those that are alike together: the layers that are left over
+    /// go to the first ones, so that the last, which has the head, has no more than another.
+    pub fn stages(&self, n_layers: u64) -> Vec<Stage> {
+        let (layers, more) = (n_layers / self.pp, n_layers % self.pp);
+        let mut stages: Vec<Stage> = Vec::new();
+        for at in 0..self.pp {
+            let layers = layers + u64::from(at < more);
+            let stage = Stage { count: 1, layers, is_first: at == 0, is_last: at + 1 == self.pp };
+            match stages.last_mut() {
+                Some(last) if (Stage { count: 1, ..*last }) == stage => last.count += 1,
+                _ => stages.push(stage),
+            }
+        }
+        stages
+    }
+
+    /// Hand-overs between stages of one scale-up domain, and between domains; each domain takes whole stages.
+    pub fn hand_overs(&self, domain_chips: u64) -> (u64, u64) {
+        let in_domain = (domain_chips / self.stage_chips()).max(1);
+        let across = self.pp.div_ceil(in_domain) - 1;
+        (self.pp - 1 - across, across)
+    }
+
     /// Chips that hold different experts; 1 for a dense model.
     pub fn expert_degree(&self, model: &ModelSpec) -> u64 {
-        self.ep.or_else(|| widest_ep(model, self.n_chips())).unwrap_or(1)
+        self.ep.or_else(|| widest_ep(model, self.stage_chips())).unwrap_or(1)
     }
 
     /// Checks the degrees against the model's heads and experts and the chip's domain.
@@ -49,14 +90,14 @@ impl Layout {
                 return Err(Error::input(field, "must be at least 1"));
             }
         }
-        if self.pp > 1 {
+        if self.pp > model.n_layers {
             return Err(infeasible(
                 "pipeline",
-                format!("pp {} is not in this version: hand-over and bubbles are not modelled", self.pp),
-                "use tp, dp and ep".to_owned(),
+                format!("{} stages of {} layers: each needs one", self.pp, model.n_layers),
+                format!("use pp {} or less", model.n_layers),
             ));
         }
-        let n = self.n_chips();
+        let n = self.stage_chips();
         if n > chip.domain_chips && !self.crosses_domains {
             return Err(infeasible(
                 "domain",
@@ -64,7 +105,7 @@ impl Layout {
                     "tp {} x dp {} = {n} chips do not fit one scale-up domain of {}",
                     self.tp, self.dp, chip.domain_chips
                 ),
-                format!("use at most {} chips a replica", chip.domain_chips),
+                format!("use at most {} chips a {}", chip.domain_chips, if self.pp > 1 { "stage" } else { "replica" }),
             ));
         }
         if !divides_heads(model, self.tp) {
@@ -165,12 +206,32 @@ mod tests {
     }
 
     #[test]
-    fn what_this_version_does_not_model_is_refused() {
+    fn a_dense_model_has_no_experts_and_a_stage_has_a_layer() {
         let mut spec = llama_on_h100(1);
-        spec.layout.pp = 2;
-        assert_eq!(refused(&spec).0, "pipeline");
         spec.layout = Layout { tp: 2, dp: 1, pp: 1, ep: Some(2), crosses_domains: false };
         assert_eq!(refused(&spec), ("experts".to_owned(), "leave ep out".to_owned()));
+        spec.layout = Layout { tp: 1, dp: 1, pp: 33, ep: None, crosses_domains: false };
+        assert_eq!(refused(&spec), ("pipeline".to_owned(), "use pp 32 or less".to_owned()));
+    }
+
+    #[test]
+    fn stages_share_the_layers_and_may_stand_in_several_domains() {
+        let layout = |tp, pp| Layout { tp, dp: 1, pp, ep: None, crosses_domains: false };
+        let shared = |pp, n| layout(1, pp).stages(n).iter().map(|s| (s.count, s.layers)).collect::<Vec<_>>();
+        // 61 = 16 + 15 + 15 + 15; 62 = 16 + 16 + 15 + 15; the last is by itself, as it has the head.
+        assert_eq!(shared(4, 61), [(1, 16), (2, 15), (1, 15)]);
+        assert_eq!(shared(4, 62), [(1, 16), (1, 16), (1, 15), (1, 15)]);
+        assert_eq!(shared(8, 64), [(1, 8), (6, 8), (1, 8)]);
+        assert_eq!(layout(1, 1).stages(32), [Stage { count: 1, layers: 32, is_first: true, is_last: true }]);
+        // Domains of eight: four stages of two chips in one; of six stages, two in a second.
+        assert_eq!(layout(2, 4).hand_overs(8), (3, 0));
+        assert_eq!(layout(2, 6).hand_overs(8), (4, 1));
+        assert_eq!(layout(8, 4).hand_overs(8), (0, 3));
+        let mut spec = llama_on_h100(8);
+        spec.layout.pp = 4;
+        assert!(spec.layout.validate(&spec.model, &spec.chip).is_ok());
+        spec.layout.dp = 2;
+        assert_eq!(refused(&spec), ("domain".to_owned(), "use at most 8 chips a stage".to_owned()));
     }
 
     #[test]

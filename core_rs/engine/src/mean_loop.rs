@@ -15,7 +15,7 @@
 use crate::step::{Chunk, Load, StepModel};
 
 /// Parts of a prompt that the chain tells apart where prompts are worked on one after the other; none where attention
-/// groups work on many at once.
+/// groups or pipeline stages work on many at once.
 const PARTS: usize = 4;
 /// The chain is run until its mean has settled to this, or so many steps.
 const SETTLED: f64 = 1e-7;
@@ -86,8 +86,8 @@ struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     fn new(model: &'a StepModel, load: &'a LoopLoad) -> Self {
-        let prompt_chunk = load.chunk_tokens.div_ceil(model.dp()) as f64;
-        let parts = if model.dp() > 1 { 1 } else { PARTS };
+        let prompt_chunk = load.chunk_tokens.div_ceil(model.lanes()) as f64;
+        let parts = if model.lanes() > 1 { 1 } else { PARTS };
         Self { model, load, parts, part: load.input_tokens / parts as f64, prompt_chunk }
     }
 

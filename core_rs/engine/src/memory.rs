@@ -5,13 +5,15 @@ use serde::Serialize;
 use crate::deployment::DeploymentSpec;
 use crate::error::{Error, Result};
 use crate::kv::KvModel;
-use crate::layout::{divides_heads, infeasible, widest_ep, Layout};
+use crate::layout::{divides_heads, infeasible, widest_ep, Layout, Stage};
 use crate::model::Attention;
 
 /// Bytes of activations and of anything computed in 16 bits.
 const ACTIVATION_BYTES: f64 = 2.0;
 /// Logits are sampled in 32 bits.
 const LOGIT_BYTES: f64 = 4.0;
+/// Stages that are tried where a model does not fit a domain.
+const MOST_STAGES: u64 = 16;
 
 /// Bytes on one chip by part, and what the rest holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,6 +33,12 @@ pub struct MemoryPlan {
     pub kv_capacity_tokens: u64,
     pub kv_blocks: u64,
     pub max_sequence_tokens: u64,
+    /// The share of the layers that the chip's stage holds: that of the pipeline stages which holds the fewest tokens.
+    #[serde(skip)]
+    pub layers_frac: f64,
+    /// Weights over all chips, copies included.
+    #[serde(skip)]
+    pub all_weights_bytes: f64,
 }
 
 /// What must fit on a chip, in the order in which it is placed; the first that overflows is named.
@@ -42,25 +50,44 @@ struct Parts {
     /// The cache of one step's prompt tokens: below that an engine cannot use its token budget.
     kv_least: f64,
     activations: f64,
+    /// Share of the layers.
+    layers_frac: f64,
 }
 
 impl Parts {
-    fn new(spec: &DeploymentSpec, layout: &Layout) -> Self {
-        let (tp, n) = (layout.tp as f64, layout.n_chips() as f64);
+    /// Of one chip of each kind of stage.
+    fn of_stages(spec: &DeploymentSpec, layout: &Layout) -> Vec<(Stage, Self)> {
+        let stages = layout.stages(spec.model.n_layers);
+        stages.into_iter().map(|stage| (stage, Self::new(spec, layout, &stage))).collect()
+    }
+
+    /// Of the chip that needs most.
+    fn fullest(spec: &DeploymentSpec, layout: &Layout) -> Self {
+        let parts = Self::of_stages(spec, layout).into_iter().map(|(_, parts)| parts);
+        parts.reduce(|most, one| if one.total() > most.total() { one } else { most }).unwrap_or_else(|| {
+            let (is_first, is_last) = (true, true);
+            Self::new(spec, layout, &Stage { count: 1, layers: spec.model.n_layers, is_first, is_last })
+        })
+    }
+
+    fn new(spec: &DeploymentSpec, layout: &Layout, stage: &Stage) -> Self {
+        let (tp, n) = (layout.tp as f64, layout.stage_chips() as f64);
         let (params, precision, serving) = (&spec.model.params, &spec.precision, &spec.serving);
         let kv = KvModel::new(&spec.model, layout, precision, serving);
+        let share = stage.layers as f64 / spec.model.n_layers as f64;
         Self {
-            weights: params.routed_expert_total * precision.expert_bytes_per_param / n
-                + params.non_expert_total * precision.rest_bytes_per_param / tp,
+            layers_frac: share,
+            weights: params.routed_expert_total * precision.expert_bytes_per_param / n * share
+                + rest_params(spec, stage) * precision.rest_bytes_per_param / tp,
             runtime: serving.runtime_reserve_bytes,
             collective: match layout.n_chips() {
                 1 => 0.0,
                 2 | 3 => serving.collective_buffer_pair_bytes.unwrap_or(serving.collective_buffer_bytes),
                 _ => serving.collective_buffer_bytes,
             },
-            states: group_sequences(spec, layout) * spec.model.state_bytes_per_sequence / tp,
-            kv_least: kv.bytes_at(serving.chunk_tokens.min(spec.model.context_tokens)) / kv.shards,
-            activations: serving.activation_bytes.unwrap_or_else(|| activations(spec, layout)),
+            states: group_sequences(spec, layout) * spec.model.state_bytes_per_sequence / tp * share,
+            kv_least: kv.bytes_at(serving.chunk_tokens.min(spec.model.context_tokens)) / kv.shards * share,
+            activations: serving.activation_bytes.unwrap_or_else(|| activations(spec, layout, stage)),
         }
     }
 
@@ -84,30 +111,56 @@ impl MemoryPlan {
     /// Places the parts; `Infeasible` names the first that does not fit, by how much, and the smallest layout that does.
     pub fn new(spec: &DeploymentSpec) -> Result<Self> {
         let layout = &spec.layout;
-        let parts = Parts::new(spec, layout);
         let capacity = spec.chip.memory_bytes;
-        if parts.total() > capacity {
-            return Err(does_not_fit(spec, &parts));
-        }
         let kv = KvModel::new(&spec.model, layout, &spec.precision, &spec.serving);
-        let kv_bytes = capacity - (parts.total() - parts.kv_least);
-        let kv_bytes_per_token = kv.bytes_per_token() / kv.shards;
-        let group_tokens = (kv_bytes / kv_bytes_per_token).floor() as u64;
-        let group_blocks = group_tokens / spec.serving.block_tokens;
-        Ok(Self {
-            capacity_bytes: capacity,
-            weights_bytes: parts.weights,
-            runtime_bytes: parts.runtime,
-            collective_bytes: parts.collective,
-            states_bytes: parts.states,
-            activations_bytes: parts.activations,
-            kv_bytes,
-            kv_bytes_per_token,
-            kv_capacity_tokens: group_tokens * layout.dp,
-            kv_blocks: group_blocks * layout.dp,
-            max_sequence_tokens: kv.longest_in(group_blocks).min(spec.model.context_tokens),
-        })
+        let stages = Parts::of_stages(spec, layout);
+        if stages.iter().any(|(_, parts)| parts.total() > capacity) {
+            return Err(does_not_fit(spec, &Parts::fullest(spec, layout)));
+        }
+        let per_stage = layout.stage_chips() as f64;
+        let all_weights_bytes =
+            stages.iter().map(|(stage, parts)| parts.weights * (stage.count as f64 * per_stage)).sum();
+        let plan = |parts: &Parts| {
+            let kv_bytes = capacity - (parts.total() - parts.kv_least);
+            let kv_bytes_per_token = kv.bytes_per_token() / kv.shards * parts.layers_frac;
+            let group_tokens = (kv_bytes / kv_bytes_per_token).floor() as u64;
+            let group_blocks = group_tokens / spec.serving.block_tokens;
+            Self {
+                capacity_bytes: capacity,
+                weights_bytes: parts.weights,
+                runtime_bytes: parts.runtime,
+                collective_bytes: parts.collective,
+                states_bytes: parts.states,
+                activations_bytes: parts.activations,
+                kv_bytes,
+                kv_bytes_per_token,
+                kv_capacity_tokens: group_tokens * layout.dp,
+                kv_blocks: group_blocks * layout.dp,
+                max_sequence_tokens: kv.longest_in(group_blocks).min(spec.model.context_tokens),
+                layers_frac: parts.layers_frac,
+                all_weights_bytes,
+            }
+        };
+        // A sequence has its tokens in every stage, so the stage that holds fewest decides.
+        let plans = stages.iter().map(|(_, parts)| plan(parts));
+        let least =
+            plans.reduce(|least, one| if one.kv_capacity_tokens < least.kv_capacity_tokens { one } else { least });
+        least.ok_or_else(|| Error::input("layout.pp", "must be at least 1"))
     }
+}
+
+/// Parameters outside the experts that a stage holds: its layers, and the input embedding or the output head; where both
+/// are one matrix, the first and the last of several stages have a copy each.
+fn rest_params(spec: &DeploymentSpec, stage: &Stage) -> f64 {
+    let (model, params) = (&spec.model, &spec.model.params);
+    if stage.is_first && stage.is_last {
+        return params.non_expert_total;
+    }
+    let head = model.lm_head_params();
+    let own = params.non_expert_total - params.non_expert_active;
+    let embedding = if own > 0.0 { own } else { head };
+    let layers = (params.non_expert_active - head) * stage.layers as f64 / model.n_layers as f64;
+    layers + if stage.is_first { embedding } else { 0.0 } + if stage.is_last { head } else { 0.0 }
 }
 
 /// Sequences of a full batch that one attention group holds.
@@ -122,8 +175,9 @@ fn group_sequences(spec: &DeploymentSpec, layout: &Layout) -> f64 {
 /// values), a dense feed-forward layer (gate, up and their product), a mixture layer (the same for `top_k` experts and
 /// the shared ones, with the routed copies in and out), or the logits of a full batch in 32 bits. Heads and inner
 /// widths are split over tp; routed work over the chips. All tokens of a step may belong to one attention group.
-/// The form follows what an engine's memory profiling run does (one forward pass of `max_num_batched_tokens`).
-fn activations(spec: &DeploymentSpec, layout: &Layout) -> f64 {
+/// The form follows what an engine's memory profiling run does (one forward pass of `max_num_batched_tokens`). A stage
+/// receives the next micro-batch while it works on one; the last stage has the logits, of a micro-batch.
+fn activations(spec: &DeploymentSpec, layout: &Layout, stage: &Stage) -> f64 {
     let m = &spec.model;
     let tokens = spec.serving.chunk_tokens as f64;
     let tp = layout.tp as f64;
@@ -141,14 +195,16 @@ fn activations(spec: &DeploymentSpec, layout: &Layout) -> f64 {
     let dense = 3.0 * m.ffn_intermediate as f64 / tp;
     let mixture = m.moe.as_ref().map_or(0.0, |e| {
         let inner = 3.0 * e.expert_intermediate as f64;
-        let routed = e.top_k as f64 * (inner + 2.0 * hidden) / layout.n_chips() as f64 * spec.engine.expert_skew;
+        let routed = e.top_k as f64 * (inner + 2.0 * hidden) / layout.stage_chips() as f64 * spec.engine.expert_skew;
         routed + e.n_shared_experts as f64 * inner / tp
     });
     let layer = tokens * attention.max(dense).max(mixture) * ACTIVATION_BYTES;
     let verified = spec.serving.speculation.map_or(1, |drafts| drafts.verified_tokens());
-    let rows = spec.serving.max_batch.saturating_mul(verified).min(spec.serving.chunk_tokens) as f64;
-    let logits = rows * m.vocab as f64 * LOGIT_BYTES;
-    tokens * 2.0 * hidden * ACTIVATION_BYTES + layer.max(logits)
+    let batch = spec.serving.max_batch.div_ceil(layout.pp);
+    let rows = batch.saturating_mul(verified).min(spec.serving.chunk_tokens) as f64;
+    let logits = if stage.is_last { rows * m.vocab as f64 * LOGIT_BYTES } else { 0.0 };
+    let streams = if layout.pp > 1 { 3.0 } else { 2.0 };
+    tokens * streams * hidden * ACTIVATION_BYTES + layer.max(logits)
 }
 
 /// Bytes as people read them.
@@ -191,14 +247,16 @@ fn does_not_fit(spec: &DeploymentSpec, parts: &Parts) -> Error {
 
 /// The layout with the fewest chips inside one domain that holds the model, in words.
 fn smallest_that_fits(spec: &DeploymentSpec) -> String {
-    let fits = |n: u64| {
+    let fits = |n: u64, pp: u64| {
         let tp = (1..=n).rev().find(|tp| n.is_multiple_of(*tp) && divides_heads(&spec.model, *tp))?;
-        let layout = Layout { tp, dp: n / tp, pp: 1, ep: Some(widest_ep(&spec.model, n)?), crosses_domains: false };
-        (Parts::new(spec, &layout).total() <= spec.chip.memory_bytes).then_some(layout)
+        let layout = Layout { tp, dp: n / tp, pp, ep: Some(widest_ep(&spec.model, n)?), crosses_domains: false };
+        (Parts::fullest(spec, &layout).total() <= spec.chip.memory_bytes).then_some(layout)
     };
     let domain = spec.chip.domain_chips;
-    match (1..=domain).find_map(fits) {
+    let in_stages = || (2..=spec.model.n_layers.min(MOST_STAGES)).find_map(|pp| fits(domain, pp));
+    match (1..=domain).find_map(|n| fits(n, 1)).or_else(in_stages) {
         Some(l) if l.n_chips() == 1 => "it fits on one chip alone".to_owned(),
+        Some(l) if l.pp > 1 => format!("no layout in a domain of {domain} chips fits; {} pipeline stages do (tp {}, dp {}, pp {})", l.pp, l.tp, l.dp, l.pp),
         Some(l) => format!("the smallest layout that fits has {} chips (tp {}, dp {}, ep {})", l.n_chips(), l.tp, l.dp, l.expert_degree(&spec.model)),
         None => format!("no layout in a domain of {domain} chips fits; use chips with more memory, narrower weights or a smaller chunk_tokens"),
     }

@@ -18,7 +18,10 @@ pub struct Deployment {
     pub pool: usize,
     pub model: StepModel,
     pub max_batch: u64,
+    /// Tokens of one step, which pipeline stages cut into micro-batches.
     pub chunk_tokens: u64,
+    /// Tokens of one micro-batch: the same, where there is one stage.
+    pub batch_tokens: u64,
     /// The most of a step that one prompt takes: it runs in one attention group, and the groups share the step.
     pub prompt_chunk_tokens: u64,
     pub window_tokens: Option<u64>,
@@ -54,8 +57,9 @@ impl Deployment {
         let deployment = Self {
             pool: placed.pool_ix,
             max_batch: serving.max_batch,
-            chunk_tokens: serving.chunk_tokens,
-            prompt_chunk_tokens: serving.chunk_tokens.div_ceil(placed.deployment.layout.dp),
+            chunk_tokens: model.step_tokens(),
+            batch_tokens: serving.chunk_tokens,
+            prompt_chunk_tokens: model.prompt_chunk_tokens(),
             window_tokens: Some(model.window_tokens()).filter(|&window| window > 0),
             verified_tokens: serving.speculation.map_or(1, |spec| spec.verified_tokens()),
             pace: Pace::new(serving.speculation.as_ref()),

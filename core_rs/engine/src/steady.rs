@@ -269,7 +269,7 @@ impl Pools<'_> {
         let mut n_seqs = a_replica.min(cache_seqs);
         let (mut ttft_s, mut tpot_s, mut busy) = (0.0, 0.0, 0.0);
         for _ in 0..MOST_ROUNDS {
-            let step = self.decode.decode(n_seqs, context).time_s();
+            let step = self.decode.decode_s(n_seqs, context);
             let wait = |tpot: f64| h.first_token_s + beyond * output * tpot * h.cache_wait;
             if self.prefill.is_some() {
                 tpot_s = step;
@@ -315,7 +315,7 @@ impl Pools<'_> {
             clients: clients.round().max(1.0) as u64,
             input_tokens: row.input_tokens,
             output_tokens: row.output_tokens,
-            chunk_tokens: self.decode.chunk_tokens(),
+            chunk_tokens: self.decode.step_tokens(),
         };
         let mean = mean_loop(&self.decode, &load);
         SteadyPoint {
@@ -332,7 +332,8 @@ impl Pools<'_> {
     fn prefill_queue(&self, row: &SteadyRow, prompt: &PromptCost, life_s: f64) -> (f64, f64, f64) {
         let h = self.habits;
         let alone_s = prompt.alone_s(h.lone_prompt, h.split_prefill_gain);
-        let every_s = (prompt.together_s / h.split_prefill_gain + prompt.base_s) / row.prefill_workers;
+        let every_s =
+            (prompt.together_s / h.split_prefill_gain + prompt.base_s / prompt.in_flight) / row.prefill_workers;
         let (loop_s, all_s, spread_s) = (life_s + alone_s, row.concurrency * every_s, h.split_spread * life_s);
         // max(all - loop, 0), rounded off, and 0 without clients.
         let onset = |x: f64| 0.5 * (x + x.hypot(spread_s));

@@ -6,8 +6,7 @@
 //! With the composition fixed, context grows by one token a sequence and step, so every term is linear in the step
 //! index; `max()` makes the whole piecewise linear, and `valid_steps` says how far a piece reaches.
 
-use crate::collective::NetworkCost;
-use crate::cost::{launch_s, ComputeCost, MemoryCost, Touched};
+use crate::cost::Touched;
 use crate::deployment::DeploymentSpec;
 use crate::error::Result;
 use crate::kv::KvModel;
@@ -18,13 +17,17 @@ use crate::sums;
 
 mod line;
 mod mean;
+mod part;
+mod stages;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use line::round;
 pub use line::Line;
-pub use mean::{DecodeCost, PromptCost};
+pub use mean::PromptCost;
+use part::{ChunkSums, Decoders, Part, PartLine, Work};
+use stages::Stages;
 pub use table::{table, Row};
 
 /// Femtoseconds in a second, femtojoules in a joule.
@@ -109,13 +112,12 @@ pub struct StepModel {
     n_chips: u64,
     n_layers: f64,
     dp: u64,
-    skew: f64,
-    launch_fs: i128,
-    host_sequence_s: f64,
+    pp: u64,
     touched: Touched,
-    memory: MemoryCost,
-    compute: ComputeCost,
-    network: NetworkCost,
+    /// All layers, of which a token passes each once.
+    whole: Part,
+    /// The layers by stage, where there are several.
+    stages: Option<Stages>,
     power: PowerModel,
     kv: KvModel,
     plan: MemoryPlan,
@@ -135,71 +137,6 @@ struct Draft {
 
 impl Draft {
     const NONE: Self = Self { verified: 1.0, kept: 1.0 };
-}
-
-/// The decoding sequences of a step.
-#[derive(Debug, Clone, Copy)]
-struct Decoders {
-    n_seqs: f64,
-    /// In the busiest attention group.
-    group_seqs: f64,
-    /// Tokens worked on for each.
-    verified: f64,
-    /// Pairs of (sequence, token attended) over all layers, without drafts.
-    pairs: f64,
-    /// Pairs of (token worked on, token attended).
-    query_pairs: f64,
-}
-
-/// Amounts of a step: over the replica, and the seconds they take on its busiest chip.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Work {
-    bytes: f64,
-    rest_flops: f64,
-    expert_flops: f64,
-    attention_flops: f64,
-    memory_s: f64,
-    compute_s: f64,
-    /// Of these, what attention takes.
-    attention_memory_s: f64,
-    attention_compute_s: f64,
-    network_s: f64,
-}
-
-impl Work {
-    /// The same with attention after the rest, and each the longer of its memory and its arithmetic: what rules the
-    /// longer part, the whole as a line, and what the whole would be if the other side ruled attention.
-    fn apart(&self, memory_slope_s: f64, compute_slope_s: f64) -> (Bound, Line, Line) {
-        let (memory_s, compute_s) =
-            (self.memory_s - self.attention_memory_s, self.compute_s - self.attention_compute_s);
-        let rest_s = memory_s.max(compute_s);
-        let of = |base: f64, slope: f64| Line::of((rest_s + base) * FEMTO, slope * FEMTO);
-        let by_memory = of(self.attention_memory_s, memory_slope_s);
-        let by_compute = of(self.attention_compute_s, compute_slope_s);
-        let is_memory = by_memory.base >= by_compute.base;
-        let (ruling, other) = if is_memory { (by_memory, by_compute) } else { (by_compute, by_memory) };
-        let attention_s = self.attention_memory_s.max(self.attention_compute_s);
-        let rules = if rest_s >= attention_s { memory_s >= compute_s } else { is_memory };
-        (if rules { Bound::Memory } else { Bound::Compute }, ruling, other)
-    }
-
-    /// Energy above what a step draws before any work.
-    fn joules(&self, p: &PowerModel) -> f64 {
-        p.j_per_byte * self.bytes
-            + p.j_per_flop_rest * self.rest_flops
-            + p.j_per_flop_experts * self.expert_flops
-            + p.j_per_flop_attention * self.attention_flops
-    }
-}
-
-/// What the prompt chunks of a step add.
-#[derive(Debug, Clone, Copy, Default)]
-struct ChunkSums {
-    tokens: f64,
-    pairs: f64,
-    kv_moves: f64,
-    /// One row of logits each: an engine computes the head for the last token of every chunk.
-    count: f64,
 }
 
 impl StepModel {
@@ -227,19 +164,15 @@ impl StepModel {
 
     fn with_plan(spec: &DeploymentSpec, plan: MemoryPlan) -> Result<Self> {
         let kv = KvModel::new(&spec.model, &spec.layout, &spec.precision, &spec.serving);
-        let skew = if spec.layout.expert_degree(&spec.model) > 1 { spec.engine.expert_skew } else { 1.0 };
-        let stack = spec.engine.stack_factor;
+        let whole = Part::new(spec, &kv)?;
         Ok(Self {
             n_chips: spec.layout.n_chips(),
             n_layers: spec.model.n_layers as f64,
             dp: spec.layout.dp,
-            skew,
-            launch_fs: round(launch_s(spec) * stack * FEMTO),
-            host_sequence_s: spec.engine.host_sequence_s * stack,
+            pp: spec.layout.pp,
             touched: Touched::new(spec),
-            memory: MemoryCost::new(spec, &kv).slowed(stack),
-            compute: ComputeCost::new(spec, skew)?.slowed(stack),
-            network: NetworkCost::new(spec).slowed(stack),
+            stages: Stages::new(spec, &whole),
+            whole,
             power: PowerModel::new(spec)?,
             kv,
             plan,
@@ -268,43 +201,45 @@ impl StepModel {
     }
 
     fn cost(&self, load: &Load, draft: Draft) -> StepLine {
-        let (m, c, p, kv) = (&self.memory, &self.compute, &self.power, &self.kv);
-        let n_seqs = load.n_seqs as f64;
-        let group_seqs = load.n_seqs.div_ceil(self.dp) as f64;
-        let group_share = if load.n_seqs == 0 { 0.0 } else { group_seqs / n_seqs };
+        if let Some(stages) = &self.stages {
+            return self.cost_in_stages(stages, load, draft);
+        }
+        let (m, c, kv) = (&self.whole.memory, &self.whole.compute, &self.kv);
         let (all, group) = self.chunk_sums(load.chunks);
+        let mut decoders = self.decoders(load, draft);
+        decoders.group_seqs = load.n_seqs.div_ceil(self.dp) as f64;
+        let touched = self.touched.frac(decoders.routed.saturating_add(all.tokens as u64));
+        let work = self.whole.work(kv, &decoders, touched, &all, &group);
+        let line = self.whole.line(&decoders, &work, self.attention_apart);
+        let bytes_slope = m.kv_bytes * decoders.pairs_slope;
+        let attention_flops_slope = c.decode_pair_flops * (decoders.verified * decoders.pairs_slope);
+        self.powered(line, &work, bytes_slope, attention_flops_slope)
+    }
 
+    /// The decoding sequences of a load, all in one attention group.
+    fn decoders(&self, load: &Load, draft: Draft) -> Decoders {
+        let (kv, n_seqs) = (&self.kv, load.n_seqs as f64);
         // Pairs of (token, token attended) over all layers; the new tokens' keys and values are written, too.
         let pairs = kv.full_layers * load.context_tokens as f64 + kv.sliding_layers * load.window_tokens as f64;
         let growing = kv.full_layers * n_seqs + kv.sliding_layers * load.n_growing_in_window as f64;
-        let pairs_slope = growing * draft.kept;
         let verified = draft.verified;
-        let query_pairs = verified * pairs + growing * (0.5 * verified * (verified - 1.0));
-        let routed = load.n_seqs.saturating_mul(verified as u64);
-        let touched = self.touched.frac(routed.saturating_add(all.tokens as u64));
-        let decoders = Decoders { n_seqs, group_seqs, verified, pairs, query_pairs };
-        let work = self.work(&decoders, touched, &all, &group);
-        let memory_slope_s = m.kv_s * pairs_slope * group_share;
-        let compute_slope_s = c.decode.pair * (verified * pairs_slope) * group_share;
-        let bytes_slope = m.kv_bytes * pairs_slope;
-        let attention_flops_slope = c.decode_pair_flops * (verified * pairs_slope);
+        Decoders {
+            n_seqs,
+            group_seqs: n_seqs,
+            verified,
+            routed: load.n_seqs.saturating_mul(verified as u64),
+            pairs,
+            query_pairs: verified * pairs + growing * (0.5 * verified * (verified - 1.0)),
+            pairs_slope: growing * draft.kept,
+        }
+    }
 
-        let network_fs = round(work.network_s * FEMTO);
-        let memory_fs = Line::of(work.memory_s * FEMTO, memory_slope_s * FEMTO);
-        let compute_fs = Line::of(work.compute_s * FEMTO, compute_slope_s * FEMTO);
-        let (bound, ruling, other) = if self.attention_apart {
-            work.apart(memory_slope_s, compute_slope_s)
-        } else if memory_fs.base >= compute_fs.base {
-            (Bound::Memory, memory_fs, compute_fs)
-        } else {
-            (Bound::Compute, compute_fs, memory_fs)
-        };
-        let launch_fs = self.launch_fs + round(self.host_sequence_s * group_seqs * FEMTO);
-        let time_fs = Line { base: launch_fs + ruling.base + network_fs, slope: ruling.slope };
-
+    /// A line of time with what it draws: held to the power cap, energy within the sustained maximum.
+    fn powered(&self, line: PartLine, work: &Work, bytes_slope: f64, attention_flops_slope: f64) -> StepLine {
+        let p = &self.power;
         let work_j = work.joules(p);
         let work_slope_j = p.j_per_byte * bytes_slope + p.j_per_flop_attention * attention_flops_slope;
-        let own_fs = time_fs;
+        let own_fs = line.time_fs;
         let (time_fs, power_steps) = self.throttle(own_fs, work_j, work_slope_j);
         let capped_fs = Line { base: time_fs.base - own_fs.base, slope: time_fs.slope - own_fs.slope };
         let (energy_fj, energy_steps) = self.energy(time_fs, work_j, work_slope_j);
@@ -313,56 +248,24 @@ impl StepModel {
             energy_fj,
             bytes: Line::of(work.bytes, bytes_slope),
             flops: Line::of(work.rest_flops + work.expert_flops + work.attention_flops, attention_flops_slope),
-            bound,
-            launch_fs,
-            memory_fs: memory_fs.base,
-            compute_fs: compute_fs.base,
-            network_fs,
+            bound: line.bound,
+            launch_fs: line.launch_fs,
+            memory_fs: line.memory_fs,
+            compute_fs: line.compute_fs,
+            network_fs: line.network_fs,
             capped_fs,
-            valid_steps: ruling.steps_above(&other).min(energy_steps).min(power_steps),
+            valid_steps: line.valid_steps.min(energy_steps).min(power_steps),
         }
     }
 
-    /// What the decoding sequences and the chunks move, compute and wait for; a share `touched` of the experts is read.
-    fn work(&self, decoders: &Decoders, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
-        let (m, c, kv) = (&self.memory, &self.compute, &self.kv);
-        let &Decoders { n_seqs, group_seqs, verified, pairs, query_pairs } = decoders;
-        let (n_tokens, group_tokens) = (n_seqs * verified, group_seqs * verified);
-        let group_share = if n_seqs == 0.0 { 0.0 } else { group_seqs / n_seqs };
-        // Read with what was drafted; written for every token worked on.
-        let moves = pairs + (kv.full_layers + kv.sliding_layers) * (n_seqs * (verified - 1.0) + n_tokens);
-        let routed = n_tokens + all.tokens;
-        let attention_memory_s = m.kv_s * (moves * group_share + group.kv_moves);
-        let attention_compute_s = c.decode.pair * query_pairs * group_share + c.prefill.pair * group.pairs;
-        Work {
-            attention_memory_s,
-            attention_compute_s,
-            bytes: m.rest_bytes
-                + m.expert_bytes * touched
-                + m.kv_bytes * (moves + all.kv_moves)
-                + m.state_bytes * (n_seqs + all.count),
-            memory_s: m.rest_s
-                + m.expert_s * (touched * self.skew).min(1.0)
-                + attention_memory_s
-                + m.state_s * (group_seqs + group.count),
-            rest_flops: c.rest_flops * routed + c.lm_head_flops * (n_tokens + all.count),
-            expert_flops: c.expert_flops * routed,
-            attention_flops: c.decode_pair_flops * query_pairs + c.prefill_pair_flops * all.pairs,
-            compute_s: (c.decode.rest + c.decode.lm_head) * group_tokens
-                + c.decode.experts * n_tokens
-                + c.prefill.rest * group.tokens
-                + c.prefill.lm_head * group.count
-                + c.prefill.experts * all.tokens
-                + attention_compute_s,
-            network_s: self.network.latency_s
-                + self.network.token_s * group_tokens
-                + self.network.prompt_token_s * group.tokens,
-        }
+    /// Tokens of one step: a micro-batch's for each pipeline stage.
+    pub fn step_tokens(&self) -> u64 {
+        (self.chunk_tokens as u64).saturating_mul(self.pp)
     }
 
-    /// Tokens of one step.
-    pub fn chunk_tokens(&self) -> u64 {
-        self.chunk_tokens as u64
+    /// The most of a step that one prompt takes: it runs in one attention group of one micro-batch.
+    pub fn prompt_chunk_tokens(&self) -> u64 {
+        (self.chunk_tokens as u64).div_ceil(self.dp)
     }
 
     /// Layers of the model.
@@ -373,6 +276,11 @@ impl StepModel {
     /// Attention groups.
     pub fn dp(&self) -> u64 {
         self.dp
+    }
+
+    /// Sequences that are worked on apart from each other: those of an attention group in a micro-batch are not.
+    pub fn lanes(&self) -> u64 {
+        self.dp.saturating_mul(self.pp)
     }
 
     /// The time of a step under the power cap, and the steps that this holds for: long enough that active draw and work
@@ -406,19 +314,8 @@ impl StepModel {
 
     /// Sums over the chunks: of all, and of the busiest attention group.
     fn chunk_sums(&self, chunks: &[Chunk]) -> (ChunkSums, ChunkSums) {
-        let (mut all, mut largest) = (ChunkSums::default(), ChunkSums::default());
-        for chunk in chunks {
-            let one = ChunkSums {
-                tokens: chunk.tokens as f64,
-                pairs: self.kv.chunk_pairs(chunk.tokens, chunk.past_tokens),
-                kv_moves: self.kv.chunk_moves(chunk.tokens, chunk.past_tokens),
-                count: 1.0,
-            };
-            all = all.zip(one, |sum, x| sum + x);
-            largest = largest.zip(one, f64::max);
-        }
-        let dp = self.dp as f64;
-        (all, largest.zip(all, |x, sum| x.max(sum / dp)))
+        let (all, largest) = ChunkSums::of(&self.kv, chunks);
+        (all, largest.or_share(&all, self.dp as f64))
     }
 
     /// Tokens of context that the caches of all attention groups hold.
@@ -464,16 +361,5 @@ impl StepModel {
     /// Draw of the replica with no request, in microwatts, which are femtojoules a nanosecond.
     pub fn parked_uw(&self) -> u64 {
         self.power.parked_uw(self.n_chips)
-    }
-}
-
-impl ChunkSums {
-    fn zip(self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
-        Self {
-            tokens: f(self.tokens, other.tokens),
-            pairs: f(self.pairs, other.pairs),
-            kv_moves: f(self.kv_moves, other.kv_moves),
-            count: f(self.count, other.count),
-        }
     }
 }

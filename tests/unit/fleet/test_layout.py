@@ -146,3 +146,27 @@ run: {{length: 1 min}}
     own = laid("jalapeno-rack", "gpt-oss-120b", "hyperscaler").pools[0].rent_usd_per_chip_h
     assert own is not None
     assert (own.number, own.grade) == (0.55, "undisclosed")
+
+
+def test_stages_of_a_wide_replica_fill_empty_domains():
+    # Four servers of 8: two stages of 8 chips each twice; three stages of 6 leave 2 chips in three servers, 8 in one.
+    assert pack([8, 8, 8, 8], [(16, None)], [2]) == ([2], [0, 0, 0, 0])
+    assert pack([8, 8, 8, 8], [(18, None)], [3]) == ([1], [2, 2, 2, 8])
+    # Six stages of 4: two a server, three servers; what stands in the first is left alone.
+    assert pack([8, 8, 8, 8], [(4, 1), (24, None)], [1, 6]) == ([1, 1], [4, 0, 0, 0])
+    # A replica in stages that fits a domain is placed as any other.
+    assert pack([8, 8], [(4, None)], [2]) == ([4], [0, 0])
+
+
+def test_a_replica_in_stages_crosses_domains_and_says_so(tmp_path):
+    made = scenario(tmp_path, deploy="{model: gpt-oss-120b, tp: 8, pp: 2, chips: 16}")
+    fleet = lay_out(made, LENGTHS)
+    (placed,) = fleet.placed
+    assert (placed.n_replicas, placed.tp, placed.dp, placed.pp) == (2, 8, 1, 2)
+    assert placed.label == "gpt-oss-120b tp8 pp2 ep8"
+    assert "crosses_domains" in {notice.code for notice in fleet.notices}
+    with pytest.raises(Infeasible, match="a stage of 16 chips is larger than the 8-chip domain"):
+        lay_out(scenario(tmp_path, deploy="{model: gpt-oss-120b, pp: 2, chips: 32}"), LENGTHS)
+    with pytest.raises(Infeasible, match="a replica of 16 chips is larger") as error:
+        lay_out(scenario(tmp_path, deploy="{model: gpt-oss-120b, chips: 16}"), LENGTHS)
+    assert error.value.faults[0].way_out == "use at most 8 chips, or pipeline stages (pp) that each fit a domain"

@@ -85,8 +85,18 @@ def test_what_fits_nowhere_says_how_much_and_what_would() -> None:
     (fault,) = error.value.faults
     assert fault.what.startswith("llama-3.1-70b on 1 h100-sxm: weights: 141.10 GB of weights do not fit on a chip")
     assert fault.way_out == "the smallest layout that fits has 2 chips (tp 2, dp 1, ep 1)"
-    with pytest.raises(Infeasible, match="deepseek-r1 on 72 gb300: experts"):
-        chosen("gb300", "deepseek-r1", 72, **CHAT)
+    with pytest.raises(Infeasible, match="deepseek-r1 on 71 gb300: experts"):
+        chosen("gb300", "deepseek-r1", 71, pp=1, **CHAT)
+
+
+def test_stages_are_for_those_who_ask_and_where_nothing_else_fits() -> None:
+    # 256 experts do not spread over 72 chips, nor over 36, 24, 18, 12 or 9, but over 8: nine stages.
+    assert chosen("gb300", "deepseek-r1", 72, **CHAT).pp == 9
+    assert chosen("gb200", "deepseek-r1", 8, **CHAT).pp == 1
+    choice = chosen("gb200", "deepseek-r1", 8, pp=4, **CHAT)
+    assert (choice.pp, choice.tp * choice.dp) == (4, 2)
+    with pytest.raises(Infeasible, match="tp 4 x pp 4 does not make 8 chips"):
+        chosen("gb200", "deepseek-r1", 8, tp=4, pp=4, **CHAT)
 
 
 def test_a_model_that_nobody_asks_for_gets_the_fastest_step() -> None:

@@ -204,3 +204,35 @@ def test_a_step_reads_the_experts_that_it_touches(n_seqs: int, gigabytes: float)
     assert (got["bytes"] - others) / 8e9 == pytest.approx(gigabytes, rel=4e-3)
     # Memory holds all 256, an eighth on each chip.
     assert core.plan(spec)["memory"]["weights_bytes"] == pytest.approx((total + 17_116_626_944) / 8, rel=1e-12)
+
+
+def test_deepseek_in_two_stages_over_two_servers() -> None:
+    # DeepSeek-R1, fp8, on 16 H200 in two stages of tp 8, a server each: 61 layers are 31 and 30, and the second has the
+    # head of 129,280 x 7,168 = 926,679,040 parameters, and the host. 64 sequences of 2,000 tokens: 32 at a time.
+    got = step(spec_of("h200-sxm", "deepseek-r1", tp=8, pp=2), n_seqs=64, context_tokens=128_000)
+    touched = 1 - (1 - 8 / 256) ** 32
+    layers_s = 61 * 20e-6 + 58 * 30e-6 + 61 * 10e-6  # launches: 3,570 us
+    rest_bytes = 16_189_947_904 - 926_679_040
+    layer_bytes_s = (653_908_770_816 * touched + rest_bytes) / 8 / (4800e9 * 0.8)
+    kv_s = (64_000 + 32) * 61 * 576 * 2 / (4800e9 * 0.75)
+    # NVLink at 450e9 bytes/s: 122 all-reduces of 8, each 13 us; 32 tokens of 2 x 7/8 x 14,336 bytes.
+    links_s = 122 * 13e-6 + 122 * 32 * 2 * 7 / 8 * 7168 * 2 / (450e9 * 0.25)
+    all_s = layers_s + layer_bytes_s + kv_s + links_s
+    first = 31 / 61 * all_s
+    last = 30 / 61 * all_s + 926_679_040 / 8 / (4800e9 * 0.8) + 200e-6
+    # Between servers: 1 us + max(20 us link, 4 us); 14,336 / 8 bytes a token over 50e9 x 0.25, gathered over NVLink by 8
+    # chips of which each passes on 7/8; the sampled tokens go back over the same link.
+    message_s = 21e-6
+    handed_s = 2 * message_s + 32 * 1792 / (50e9 * 0.25) + 13e-6 + 32 * 7 / 8 * 14_336 / (450e9 * 0.25)
+    # The first stage is the slower one, by more than the hand-overs take: it sets the pace.
+    assert 2 * first > first + last + handed_s
+    check(got, time_s=2 * first)
+    weight_bytes = 653_908_770_816 * touched + 16_189_947_904
+    check(got, bytes=2 * weight_bytes + (128_000 + 64) * 61 * 576 * 2 * 8)
+    (one,) = (step(spec_of("h200-sxm", "deepseek-r1", tp=8, pp=2), n_seqs=1, context_tokens=2000),)
+    share = 1 - (1 - 8 / 256)
+    bytes_s = (653_908_770_816 * share + 16_189_947_904) / 8 / (4800e9 * 0.8)
+    links_s = 122 * 13e-6 + 122 * 2 * 7 / 8 * 7168 * 2 / (450e9 * 0.25)
+    handed_s = 2 * message_s + 1792 / (50e9 * 0.25) + 13e-6 + 7 / 8 * 14_336 / (450e9 * 0.25)
+    alone_s = layers_s + 200e-6 + bytes_s + 2001 * 61 * 576 * 2 / (4800e9 * 0.75) + links_s
+    check(one, time_s=alone_s + handed_s)

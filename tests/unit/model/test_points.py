@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import FactError
+from planner.model.calibration import shipped
 from planner.model.points import read_points, steady
 
 HEAD = (
@@ -70,3 +71,20 @@ def test_weights_that_do_not_fit_are_a_physical_reason(tmp_path: Path) -> None:
     assert reasons[0].startswith("weights: ")
     assert reasons[1] == ""
     assert table["tpot_s"][1] > 0
+
+
+def test_pipeline_stages_are_columns_of_each_pool(tmp_path: Path) -> None:
+    head = HEAD.replace("attention_dp,clean", "attention_dp,prefill_pp,decode_pp,pp,clean")
+    agg = AGG.replace(",1,1,,", ",{chips},1,,").replace(",true,60", ",,,{pp},true,60")
+    split = SPLIT.replace(",true,,", ",1,4,,true,,")
+    rows = [agg.format(c=4, chips=8, pp=pp) for pp in ("", 2, 3, 1.5)]
+    found = points(tmp_path, *rows, split, head=head)
+    assert [group["layout"]["pp"] for group in found.groups] == [1, 2, 4]
+    assert [group["layout"]["tp"] for group in found.groups] == [8, 4, 2]
+    assert found.groups[2]["prefill"]["dp"] == 4
+    assert found.refusals[2] == "pp 3: chips must be a multiple of attention_dp x pp"
+    assert found.group_ix == [0, 1, -1, -1, 2]
+    calibration = shipped()
+    values, _ = steady(found, calibration.engines, calibration.habits)
+    # Two stages of four chips: fewer chips a layer, so a token takes longer than on eight.
+    assert values["tpot_s"][1] > values["tpot_s"][0]

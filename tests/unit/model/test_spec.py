@@ -113,7 +113,7 @@ def test_a_long_unchunked_prompt_tips_one_small_chip_over() -> None:
         ("gb200", "gpt-oss-120b", {"tp": 1, "dp": 7}, "experts: 128 experts", "use another number of chips"),
         ("gb200", "gpt-oss-120b", {"tp": 8, "ep": 3}, "experts: 128 experts", "use ep 8"),
         ("gb200", "llama-3.1-8b", {"tp": 2, "ep": 2}, "experts: ep 2 of a dense model", "leave ep out"),
-        ("gb200", "llama-3.1-8b", {"tp": 2, "pp": 2}, "pipeline: pp 2 is not in this version", "use tp, dp and ep"),
+        ("gb200", "llama-3.1-8b", {"tp": 2, "pp": 33}, "pipeline: 33 stages of 32 layers", "use pp 32 or less"),
     ],
 )
 def test_what_cannot_be_laid_out_is_named(

@@ -14,7 +14,6 @@ from tests.unit.scenario.scenario_text import SMALL, Loads
 ADDED = [
     ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
-    ("chips: 8", "chips: 8, pp: 2", "fleet.pools.a.deploy[0].pp"),
     ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
     ("count: 1", "count: 1, retire: {h1: 1}", "fleet.pools.a.retire"),
@@ -72,7 +71,7 @@ def test_every_row_names_a_key_of_the_schema(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", ["role: mixed", "pp: 1", "prefix_cache: true", "kv_host: 1 GB, preemption: swap", "watermark: 1 %"]
+    "extra", ["role: mixed", "pp: 2", "prefix_cache: true", "kv_host: 1 GB, preemption: swap", "watermark: 1 %"]
 )
 def test_values_that_are_acted_on_are_not_listed(loads: Loads, extra: str) -> None:
     assert loads(SMALL.replace("chips: 8", f"chips: 8, {extra}")).unsupported == ()

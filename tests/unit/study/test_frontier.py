@@ -74,3 +74,20 @@ def test_wrong_names_and_what_fits_nowhere() -> None:
         frontier("gpt-oss-120b", ["gb20"], LENGTHS)
     with pytest.raises(Infeasible, match="fits none of"):
         frontier("deepseek-r1", ["rtx-4090"], LENGTHS)
+
+
+def test_stages_are_tried_where_asked_for_and_where_nothing_else_fits() -> None:
+    # GLM-5 in fp8 does not fit eight H100; two servers in stages hold it.
+    only = frontier("glm-5", ["h100-sxm"], LENGTHS)
+    assert set(only.points["pp"]) <= {2, 4, 8}
+    assert "pipeline_stages" in {notice.code for notice in only.notices}
+    plain = frontier("gpt-oss-120b", ["h100-sxm"], LENGTHS)
+    asked = frontier("gpt-oss-120b", ["h100-sxm"], LENGTHS, most_stages=4)
+    assert set(plain.points["pp"]) == {1}
+    assert set(asked.points["pp"]) == {1, 2, 4}
+    chips = asked.points.filter(pl.col("mode") == "agg")
+    assert (chips["chips"] == chips["tp"] * chips["dp"] * chips["pp"]).all()
+    # What has one stage is what it was without the others.
+    columns = [name for name in plain.points.columns if name not in {"pareto", "pareto_of"}]
+    kept = asked.points.filter((pl.col("pp") == 1) & (pl.col("prefill_pp") <= 1) & (pl.col("mode") == "agg"))
+    assert kept.select(columns).equals(plain.points.filter(pl.col("mode") == "agg").select(columns))

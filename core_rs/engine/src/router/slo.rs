@@ -29,15 +29,20 @@ pub fn soonest(
     (!(is_late && options.rejects)).then_some(replica)
 }
 
-/// Time to work off the prompts that wait and this one in full chunks, beside the requests that decode there.
+/// Time to work off the prompts that wait and this one in full chunks, one for each pipeline stage, beside the requests
+/// that decode there.
 fn ttft_fs(deployment: &Deployment, stage: &Stage, input_tokens: u64) -> i128 {
     let todo = stage.backlog_tokens + input_tokens;
     let n = stage.n_decoding;
     let context_tokens = stage.context_tokens + n;
     let window = deployment.window_tokens.map_or(0, |window| context_tokens.min(n.saturating_mul(window)));
+    let most = deployment.batch_tokens;
     let step_fs = |tokens: u64| {
-        let chunk = [Chunk { tokens, past_tokens: 0 }];
-        let chunks = if tokens > 0 { &chunk[..] } else { &[] };
+        let chunk = |at: u64| Chunk { tokens: (tokens - at * most).min(most), past_tokens: 0 };
+        let one = [chunk(0)];
+        let several: Vec<Chunk> =
+            if tokens > most { (0..tokens.div_ceil(most)).map(chunk).collect() } else { Vec::new() };
+        let chunks = if tokens > most { &several[..] } else { &one[..usize::from(tokens > 0)] };
         let load = Load { n_seqs: n, context_tokens, window_tokens: window, n_growing_in_window: 0, chunks };
         deployment.step(&load).time_fs.base
     };

@@ -71,7 +71,7 @@ fn whole_batches_take_the_time_of_their_step() {
                 n_growing_in_window: 0,
                 chunks: &[],
             });
-            let mean = model.decode(n_seqs as f64, context as f64).time_s();
+            let mean = model.decode_s(n_seqs as f64, context as f64);
             assert!((mean / (step.time_fs.base as f64 / 1e15) - 1.0).abs() < 1e-9, "{n_seqs}");
         }
     }
@@ -121,7 +121,7 @@ fn a_saturated_prefill_pool_sets_the_pace() {
     assert!(found[0].prefill_busy_frac < 0.3 && found[1].prefill_busy_frac > 1.0);
     // No prompt among the decoding steps: the time between tokens is the plain step.
     let model = StepModel::new(&deployment).unwrap();
-    let step = model.decode(found[0].n_seqs, 1250.0).time_s();
+    let step = model.decode_s(found[0].n_seqs, 1250.0);
     assert!((found[0].tpot_s / step - 1.0).abs() < 1e-3);
     // Throughput times prompt time over the gain and its launches is at most the pool's whole time, and near it.
     let prompt = model.prompt(1000.0);

@@ -2,22 +2,6 @@
 
 use super::{ChunkSums, Decoders, StepModel, Work, FEMTO};
 
-/// Parts of a decode step, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DecodeCost {
-    pub launch_s: f64,
-    pub memory_s: f64,
-    pub compute_s: f64,
-    pub network_s: f64,
-}
-
-impl DecodeCost {
-    /// The whole of it.
-    pub fn time_s(&self) -> f64 {
-        self.launch_s + self.memory_s.max(self.compute_s) + self.network_s
-    }
-}
-
 /// What a prompt takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PromptCost {
@@ -29,6 +13,8 @@ pub struct PromptCost {
     pub read_s: f64,
     /// Launches and latencies of its steps.
     pub base_s: f64,
+    /// Prompts that are in different stages at a time.
+    pub in_flight: f64,
     pub(crate) work: Work,
 }
 
@@ -41,48 +27,58 @@ impl PromptCost {
 }
 
 impl StepModel {
-    /// The mean step of `n_seqs` decoding sequences (not whole) with `context` tokens each: the busiest group has
-    /// n / dp of them, and at least one.
-    pub fn decode(&self, n_seqs: f64, context: f64) -> DecodeCost {
-        let work = self.decode_work(n_seqs, context);
-        let group_seqs = (n_seqs / self.dp as f64).max(1.0);
-        DecodeCost {
-            launch_s: self.launch_fs as f64 / FEMTO + self.host_sequence_s * group_seqs,
-            memory_s: work.memory_s,
-            compute_s: work.compute_s,
-            network_s: work.network_s,
-        }
+    /// Seconds of the mean step of `n_seqs` decoding sequences (not whole) with `context` tokens each: the busiest group
+    /// has n / dp of them, and at least one.
+    pub fn decode_s(&self, n_seqs: f64, context: f64) -> f64 {
+        self.mean_step(n_seqs, context).0
     }
 
-    fn decode_work(&self, n_seqs: f64, context: f64) -> Work {
+    /// The seconds of a mean step, and its amounts.
+    fn mean_step(&self, n_seqs: f64, context: f64) -> (f64, Work) {
         let kv = &self.kv;
         let n_seqs = n_seqs.max(1.0);
-        let group_seqs = (n_seqs / self.dp as f64).max(1.0);
         let attended = kv.full_layers * context + kv.sliding_layers * context.min(kv.window_tokens as f64);
-        let none = ChunkSums::default();
         let pairs = attended * n_seqs;
-        let decoders = Decoders { n_seqs, group_seqs, verified: 1.0, pairs, query_pairs: pairs };
-        self.work(&decoders, self.touched.between(n_seqs), &none, &none)
+        let decoders = Decoders {
+            n_seqs,
+            group_seqs: (n_seqs / self.dp as f64).max(1.0),
+            verified: 1.0,
+            routed: 0,
+            pairs,
+            query_pairs: pairs,
+            pairs_slope: 0.0,
+        };
+        if let Some(stages) = &self.stages {
+            return self.mean_in_stages(stages, &decoders);
+        }
+        let none = ChunkSums::default();
+        let work = self.whole.work(kv, &decoders, self.touched.between(n_seqs), &none, &none);
+        (self.whole.seconds(&decoders, &work), work)
     }
 
     /// What one prompt of `tokens` takes: alone, and its share where every group has prompts to work on.
     pub fn prompt(&self, tokens: f64) -> PromptCost {
-        let (c, m, dp) = (&self.compute.prefill, &self.memory, self.dp as f64);
+        let (whole, dp, pp) = (&self.whole, self.dp as f64, self.pp as f64);
+        let (c, m) = (&whole.compute.prefill, &whole.memory);
         let pairs = self.kv.prompt_pairs(tokens);
-        let own_s = c.rest * tokens + c.lm_head + c.pair * pairs + self.network.prompt_token_s * tokens;
+        let mut own_s = c.rest * tokens + c.lm_head + c.pair * pairs + whole.network.prompt_token_s * tokens;
         let experts_s = c.experts * tokens;
-        let touched = self.touched.between(tokens);
-        let base_s = self.launch_fs as f64 / FEMTO + self.network.latency_s;
+        let mut base_s = whole.launch_fs as f64 / FEMTO + whole.network.latency_s;
+        if let Some(stages) = &self.stages {
+            own_s += stages.prompt_token_s() * tokens;
+            base_s += stages.latency_s();
+        }
         PromptCost {
-            together_s: own_s / dp + experts_s,
+            together_s: (own_s / dp + experts_s) / pp,
             own_s: own_s + experts_s,
-            read_s: m.rest_s + m.expert_s * (touched * self.skew).min(1.0),
+            read_s: whole.read_s(self.touched.between(tokens)),
             base_s: base_s * (tokens / self.chunk_tokens).ceil().max(1.0),
+            in_flight: pp,
             work: Work {
                 bytes: m.kv_bytes * 2.0 * (self.kv.full_layers + self.kv.sliding_layers) * tokens,
-                rest_flops: self.compute.rest_flops * tokens + self.compute.lm_head_flops,
-                expert_flops: self.compute.expert_flops * tokens,
-                attention_flops: self.compute.prefill_pair_flops * pairs,
+                rest_flops: whole.compute.rest_flops * tokens + whole.compute.lm_head_flops,
+                expert_flops: whole.compute.expert_flops * tokens,
+                attention_flops: whole.compute.prefill_pair_flops * pairs,
                 ..Work::default()
             },
         }
@@ -91,12 +87,12 @@ impl StepModel {
     /// Mean draw of a chip that decodes `n_seqs` sequences in steps of `step_s`, each with `prompts` prompts beside it.
     pub fn drawn_w(&self, n_seqs: f64, context: f64, prompts: f64, prompt: &PromptCost, step_s: f64) -> f64 {
         let p = &self.power;
-        let work_j = self.decode_work(n_seqs, context).joules(p) + prompts * prompt.work.joules(p);
+        let work_j = self.mean_step(n_seqs, context).1.joules(p) + prompts * prompt.work.joules(p);
         (p.active_w + work_j / step_s / self.n_chips as f64).min(p.max_w)
     }
 
     /// How many sequences of `tokens` each the caches of all attention groups hold.
     pub fn sequences_held(&self, tokens: f64) -> f64 {
-        self.plan.kv_bytes * self.dp as f64 * self.kv.shards / self.kv.bytes_held(tokens)
+        self.plan.kv_bytes * self.dp as f64 * self.kv.shards / (self.kv.bytes_held(tokens) * self.plan.layers_frac)
     }
 }
