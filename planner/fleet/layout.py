@@ -1,8 +1,8 @@
 """Racks -> replicas: which deployment goes on how many chips of which rack, and whether the site can feed them.
 
-A rack is a row of scale-up domains. A replica stands inside one domain, unless it is in pipeline stages, each of which
-does; the pool's `deploy` list is placed rack by rack, in its order: an entry with `per_rack: N` gives N replicas, the one
-entry without it takes what is left.
+A rack is a row of scale-up domains. A replica stands inside one domain, or each of its pipeline stages does; the pool's
+`deploy` list is placed rack by rack, in its order: an entry with `per_rack: N` gives N replicas, the one entry without it
+takes what is left.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ def _place(
         stages = entry.pp or 1
         if entry.chips > stages * max(domains):
             place = Place(scenario, name, ix)
-            part = "stage" if stages > 1 else "replica"
-            what = f"a {part} of {entry.chips // stages} chips is larger than the {max(domains)}-chip domain of {rack.name}"
+            part = f"{'stage' if stages > 1 else 'replica'} of {entry.chips // stages} chips"
+            what = f"a {part} is larger than the {max(domains)}-chip domain of {rack.name}"
             way_out = f"use at most {max(domains)} chips, or pipeline stages (pp) that each fit a domain"
             faults.append(place.fault(what, way_out, "chips"))
     if len(faults) > before:

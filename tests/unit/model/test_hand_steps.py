@@ -220,8 +220,8 @@ def test_deepseek_in_two_stages_over_two_servers() -> None:
     all_s = layers_s + layer_bytes_s + kv_s + links_s
     first = 31 / 61 * all_s
     last = 30 / 61 * all_s + 926_679_040 / 8 / (4800e9 * 0.8) + 200e-6
-    # Between servers: 1 us + max(20 us link, 4 us); 14,336 / 8 bytes a token over 50e9 x 0.25, gathered over NVLink by 8
-    # chips of which each passes on 7/8; the sampled tokens go back over the same link.
+    # Between servers: 1 us + max(20 us link, 4 us); 14,336 / 8 bytes a token over 50e9 x 0.25, gathered over NVLink by
+    # eight chips of which each passes on 7/8; the sampled tokens go back over the same link.
     message_s = 21e-6
     handed_s = 2 * message_s + 32 * 1792 / (50e9 * 0.25) + 13e-6 + 32 * 7 / 8 * 14_336 / (450e9 * 0.25)
     # The first stage is the slower one, by more than the hand-overs take: it sets the pace.
