@@ -1,8 +1,8 @@
 """Racks -> replicas: which deployment goes on how many chips of which rack, and whether the site can feed them.
 
-A rack is a row of scale-up domains. A replica stands inside one domain, or each of its pipeline stages does; the pool's
-`deploy` list is placed rack by rack, in its order: an entry with `per_rack: N` gives N replicas, the one entry without it
-takes what is left.
+A rack is a row of scale-up domains. A replica stands inside one domain, or each of its pipeline stages does. The list
+`deploy` of a pool is placed rack by rack, in its order: an entry with `per_rack: N` gives N replicas, the one entry
+without it takes what is left.
 """
 
 from __future__ import annotations
