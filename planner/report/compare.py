@@ -177,7 +177,9 @@ def open_side(text: str) -> Side | list[Side]:
     """
     from planner.aggregate.result import Result
 
-    folder, _, variant = text.rpartition(":")
+    cuts = [ix for ix, char in enumerate(text) if char == ":"]
+    cut = next((ix for ix in cuts if Path(text[:ix]).is_dir()), cuts[-1] if cuts else 0)  # a name may have colons
+    folder, variant = text[:cut], text[cut + 1 :]
     if Path(text).exists() or not folder or variant.startswith("//"):  # `s3://bucket/run` names no variant
         result = Result.load(text)
         sides = [Side(f"{text}:{name}" if len(result.variants) > 1 else text, name, result) for name in result.variants]

@@ -13,7 +13,7 @@ from planner import Result
 from planner.core import SimTables
 from planner.errors import RunError, ScenarioError
 from planner.fleet.fleet import Fleet
-from planner.report.compare import compare
+from planner.report.compare import Side, compare, open_side
 from planner.report.compare_page import write
 from planner.report.compare_text import comparison
 from tests.fleets import SCENARIO, class_counts, fact, fleet, placed, pool, rack, scenario, sim, variant, work
@@ -240,3 +240,14 @@ def test_the_page_is_whole_quiet_and_safe(tmp_path: Path) -> None:
         assert words in html
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
+
+
+def test_a_variant_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
+    named = [replace(scenario(SCENARIO), name=name) for name in ("base", "a/b:c")]
+    both = Result.of([variant(TOY, *SEEDS, asked=asked) for asked in named], inputs="sha256:0")
+    both.save(tmp_path / "run")
+    side = open_side(f"{tmp_path / 'run'}:a/b:c")
+    assert isinstance(side, Side)
+    assert side.variant == "a/b:c"
+    with pytest.raises(ScenarioError, match="has no variant 'b:c'"):
+        open_side(f"{tmp_path / 'run'}:b:c")
