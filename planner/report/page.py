@@ -20,6 +20,7 @@ from planner.report.page_horizon import horizon
 from planner.report.page_html import View, anchor, esc
 from planner.report.page_levels import limits
 from planner.report.page_style import sheet
+from planner.report.page_traffic import traffic
 from planner.report.plan_section import plan
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ BEFORE_VARIANTS: tuple[Section, ...] = (plan, side_by_side)
 AFTER_VARIANTS: tuple[Section, ...] = (sources, again)
 """Sections of the result as a whole, below its variants."""
 _ANSWER = (answer, fleet, limits, headline)
-_EVIDENCE = (evidence, left_out)
+_EVIDENCE = (traffic, evidence, left_out)
 
 
 def page(

@@ -46,7 +46,8 @@ def _said(scenario: Scenario, *path: str) -> str:
 def _class(scenario: Scenario, name: str, klass: TrafficClass) -> tuple[str, ...]:
     if klass.trace is not None:
         arrivals = klass.trace
-        arrivals += f" x {klass.scale:g}" if klass.scale != 1 else ""
+        arrivals += f", {klass.scale:g} seeded copies" if klass.scale > 1 else ""
+        arrivals += f", thinned to {klass.scale:.3g} of it" if klass.scale < 1 else ""
         arrivals += f", {klass.speedup:g} times as fast" if klass.speedup != 1 else ""
     else:
         arrivals = _drawn(scenario, name, klass)

@@ -160,6 +160,7 @@ def test_its_parts_come_in_the_order_of_a_review(pages: dict[str, str]) -> None:
         "Service levels",
         "Headline",
         "Figures",
+        "Traffic",
         "Evidence",
         "Left out",
         "Sources",
@@ -364,3 +365,16 @@ def test_a_horizon_has_its_part_its_figure_and_its_sentence(one: Result) -> None
     frame = registry.frames(result, registry.select(["horizon"]))["horizon"]
     assert frame["peak_load_frac"].max() == loads[-1]
     assert frame.height == 25  # days
+
+
+def test_traffic_says_what_was_copied_and_what_was_squeezed(one: Result) -> None:
+    name = next(iter(one.variants))
+    asked = (
+        'traffic:\n  "<b>":\n    trace: ./t.csv\n    model: m\n    scale: 60\n    speedup: 2\n'
+        "  drawn:\n    arrivals: poisson\n    rate: 40 req/s\n    input: {dist: fixed, value: 300 tok}\n"
+    )
+    html = page(replace(one, scenarios={name: asked}))
+    words = " ".join(re.sub(r"<[^>]+>", " ", html[html.index("Traffic by class") :]).split())
+    assert "&lt;b&gt; trace ./t.csv, scale 60: so many seeded copies, the first as recorded" in words
+    assert "speedup 2: the recorded clock so many times as fast, no request more as recorded as recorded" in words
+    assert "drawn arrivals poisson, rate 40 req/s dist fixed, value 300 tok as recorded" in words
