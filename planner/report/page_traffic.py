@@ -14,11 +14,10 @@ _LIMITS = ("slo", "model", "tenant")
 
 def traffic(view: View) -> str | None:
     """A row for each class. A trace says whether it was copied or squeezed, for `scale` and `speedup` differ."""
-    node = yaml_tree.read(view.result.scenarios[view.name], file="scenario.resolved.yaml")
-    classes = node.plain().get("traffic", {})
+    asked: Any = yaml_tree.read(view.result.scenarios[view.name], file="scenario.resolved.yaml").plain()
     rows = [
         [esc(name), esc(_arrivals(klass)), *(esc(_text(klass.get(key, "as recorded"))) for key in _LENGTHS)]
-        for name, klass in classes.items()
+        for name, klass in asked.get("traffic", {}).items()
     ]
     body = table("Traffic by class, as asked", ["Class", "Arrivals", "Prompts", "Answers"], rows, words=(0, 1, 2, 3))
     return section("Traffic", body, at=anchor(view.name, "traffic"), level=view.level)
