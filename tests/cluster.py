@@ -34,6 +34,8 @@ DRAWN = """arrivals: poisson
     input: {dist: lognormal, median: 500 tok, p95: 2 ktok}
     output: {dist: lognormal, median: 100 tok, p95: 400 tok}"""
 N_CELLS = 4
+MAIN = "import runpy\nrunpy.run_module('planner', run_name='__main__')"
+"""Like the entry point, after other code."""
 
 
 def scenario(folder: Path, *, seeds: int = 6, traffic: str = DRAWN) -> str:
@@ -121,8 +123,8 @@ class Driver:
     """`planner run`, at work."""
 
     def __init__(self, file: str, out: Path | str, *options: str, code: str = "", **how: Any) -> None:
-        self.parts = Path(f"{out}.parts")
-        entry = ENTRY if not code else [*ENTRY[:-1], f"{code}\n{ENTRY[-1]}"]
+        self.parts = Path(f"{out}.parts".removeprefix("file://"))
+        entry = ENTRY if not code else [*ENTRY[:-2], "-c", f"{code}\n{MAIN}"]
         command = [*entry, "run", file, "-o", str(out), "--keep", "requests", "--no-report", *options]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how

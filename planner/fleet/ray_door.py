@@ -265,7 +265,7 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
         options["_system_config"] = {"worker_niceness": 0}  # as threads are
     else:
         if address != "auto":
-            check_answers(address)
+            check_answers(address, version=ray.__version__, token=_token())
         options["address"] = address
     if shipped is not None:
         options["runtime_env"] = {"py_modules": [shipped]}
@@ -277,6 +277,15 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
     except (Exception, SystemExit) as error:
         ray.shutdown()
         raise RunError(refusal(address, error)) from None
+
+
+def _token() -> dict[str, str]:
+    """The header with which this process speaks to a cluster that wants a token; empty where it has none, or is not to."""
+    import ray._raylet as own
+
+    if not hasattr(own, "AuthenticationTokenLoader") or own.get_authentication_mode() != own.AuthenticationMode.TOKEN:
+        return {}
+    return dict(own.AuthenticationTokenLoader.instance().get_token_for_http_header())
 
 
 def _hush() -> None:

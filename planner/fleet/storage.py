@@ -19,6 +19,10 @@ from typing import Any
 from planner.errors import Fault, RunError
 
 
+_BUCKETS = frozenset({"abfs", "az", "gcs", "gs", "oss", "r2", "s3", "s3a"})
+"""Object stores have no folders to make, and a bucket that is not there is a mistake: none is made."""
+
+
 def is_address(place: Path | str) -> bool:
     """Whether a place is an address rather than a path."""
     return "://" in str(place)
@@ -33,10 +37,13 @@ class Folder:
 
     @classmethod
     def of(cls, place: Path | str) -> Folder:
-        """The folder at a path or address; `file://` is a path."""
+        """The folder at a path or address; `file://` is a path. Raises `RunError` for an address of nothing."""
         text = str(place)
         if text.startswith("file://"):
             text = text.removeprefix("file://")
+        kind, mark, rest = text.partition("://")
+        if mark and not rest.strip("/"):
+            raise RunError(Fault(f"'{text[:60]}' names no folder", f"write {kind[:20]}://BUCKET/NAME"))
         return cls(text.rstrip("/") or "/")
 
     @property
@@ -84,7 +91,8 @@ class Folder:
         with _told(f"{self.place}/{name}", "write"):
             if not self.is_local:
                 fs, root = self._fs()
-                fs.makedirs(root, exist_ok=True)
+                if not _BUCKETS.intersection([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
+                    fs.makedirs(root, exist_ok=True)
                 fs.pipe_file(f"{root}/{name}", content)
                 return
             path = Path(self.place) / name

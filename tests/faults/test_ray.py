@@ -6,6 +6,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ from tests.cluster import (
     until,
     workers,
 )
-from tests.commandline import planner
+from tests.commandline import ROOT, planner
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 SEEDS = 6
@@ -104,6 +106,85 @@ def test_requests_of_a_trace_go_as_files_or_by_reference(two_nodes: Any, tmp_pat
     same_bytes(tmp_path / "threads", tmp_path / "reference")
     Driver(file, f"file://{tmp_path / 'files'}", "--ray", two_nodes.address).end()
     same_bytes(tmp_path / "threads", tmp_path / "files")
+
+
+LOSE = """
+import sys
+from planner.fleet import ray_door
+ray, n_lost = ray_door.ray, 0
+class Holder:
+    def hold(self, value):
+        return [ray.put(value)]
+def gone(ref):
+    # The same object, held by a process that dies: every node lives, and nothing can make it again.
+    holder = ray.remote(num_cpus=0)(Holder).remote()
+    (held,) = ray.get(holder.hold.remote(ray.get(ref)))
+    ray.kill(holder)
+    return held
+send = ray_door.SEND
+def losing(*given, **options):
+    global n_lost
+    n_lost += 1
+    if n_lost > 2:
+        return send(*given, **options)
+    print("lost", n_lost, file=sys.stderr)
+    HOW
+ray_door.SEND = losing
+"""
+
+
+@pytest.mark.parametrize(
+    ("send", "how"),
+    [
+        ("send_draw", "return [gone(ref) for ref in send(*given, **options)]"),  # requests
+        ("send_work", "note, result = send(*given, **options); return note, gone(result)"),  # parts of a simulation
+        ("send_merge", "return gone(send(*given, **options))"),  # parts that were merged
+    ],
+)
+def test_objects_are_lost_while_every_node_lives(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path, send: str, how: str
+) -> None:
+    code = LOSE.replace("SEND", send).replace("HOW", how)
+    where = f"file://{tmp_path / 'out'}" if send == "send_work" else tmp_path / "out"  # else the driver has the parts
+    _, told = Driver(work, where, "--ray", two_nodes.address, code=code).end()
+    assert "lost 2" in told
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+def test_workers_put_parts_where_they_reach_and_a_killed_driver_is_gone_on_with(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path
+) -> None:
+    never = "from planner.fleet.checkpoint import Checkpoint\ndel Checkpoint.keep"
+    driver = Driver(work, f"file://{tmp_path / 'out'}", "--ray", two_nodes.address, code=never)
+    driver.wait_for(3)
+    driver.kill()
+    assert 3 <= driver.n_parts() < ALL
+    Driver(work, f"file://{tmp_path / 'out'}", "--ray", two_nodes.address, "--resume", code=never).end()
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_progress_is_that_of_the_clock_inside_a_cell(two_nodes: Any, tmp_path: Path) -> None:
+    """One cell, long enough to be asked several times how far it is."""
+    code = """
+import sys
+from planner import load
+from planner.fleet.executors import opened
+from planner.study.run import run
+told = []
+with opened(ray=sys.argv[2]) as executor:
+    run(load(sys.argv[1]), executor=executor, progress=told.append)
+inside = [each.done_s for each in told if each.n_cells_done == 0 and 0 < each.done_s < each.total_s]
+assert len(set(inside)) >= 2, told[-1]
+assert inside == sorted(inside)
+"""
+    file = scenario(tmp_path, seeds=1)
+    path = Path(file)
+    path.write_text(path.read_text().replace("cell_replicas: 4", "cell_replicas: 16").replace("5 min", "1500 min"))
+    done = subprocess.run(
+        [sys.executable, "-c", code, file, two_nodes.address], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @contextmanager
@@ -315,8 +396,6 @@ ray_bundles.TRIES = 1
 
 @pytest.mark.slow
 def test_a_full_disk_keeps_what_is_finished(two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path) -> None:
-    import subprocess
-
     small = tmp_path / "small"
     small.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(small)], check=False).returncode:

@@ -17,7 +17,7 @@ from planner.errors import RunError
 from planner.fleet import parts, ray_work
 from planner.fleet.draws import Draw
 from planner.fleet.executor import Simulation, Tally, items_to_do
-from planner.fleet.ray_address import check_answers, refusal
+from planner.fleet.ray_address import _version, check_answers, refusal
 from planner.fleet.ray_work import Slice
 from planner.fleet.storage import Folder
 from planner.scenario import load
@@ -113,7 +113,15 @@ def test_what_ray_refuses_is_said_in_a_line(address: str, error: BaseException, 
 def test_ports_that_are_none_are_refused_without_a_look() -> None:
     for address in ("host", "host:", "host:0", "host:99999", "ftp://host:1", ":6379"):
         with pytest.raises(RunError, match="is no address of a Ray cluster"):
-            check_answers(address)
+            check_answers(address, version="2.60.0", token={})
+
+
+def test_the_version_in_a_heads_answer() -> None:
+    # What heads of 2.59 and 2.60 were seen to answer: status 0, version, the nodes asked for.
+    assert _version(b"\n\x00\x12\x062.60.0 \x01") == "2.60.0"
+    assert _version(b"\n\x00\x12\x062.59.0") == "2.59.0"
+    for cut in (b"", b"\n", b"\n\x00", b"\x08\x01\x12\x062.60.0", b"\x12\xff\x01"):
+        assert _version(cut) == ""
 
 
 def test_threads_import_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
