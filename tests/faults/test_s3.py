@@ -1,4 +1,4 @@
-"""Runs whose folder is in an object store: a real client (s3fs) against a real server (moto), killed, torn, gone on with.
+"""Runs whose folder is in an object store: a real client (s3fs), a real server (moto), killed, torn, gone on with.
 
 Both are large, so they are not among the tools of development: `pip install s3fs 'moto[server]'` has these tests run.
 """
