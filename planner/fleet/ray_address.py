@@ -9,7 +9,6 @@ from pathlib import Path
 
 from planner.errors import Fault, RunError
 
-
 SAME = "use the same Ray and Python here and there"
 TOKEN = "set RAY_AUTH_MODE=token, and give its token as RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
 

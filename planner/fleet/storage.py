@@ -18,7 +18,6 @@ from typing import Any
 
 from planner.errors import Fault, RunError
 
-
 _BUCKETS = frozenset({"abfs", "az", "gcs", "gs", "oss", "r2", "s3", "s3a"})
 """Object stores have no folders to make, and a bucket that is not there is a mistake: none is made."""
 
