@@ -90,7 +90,7 @@ def _ask(address: str, place: str, *, is_client: bool, version: str, token: Mapp
 _ALIVE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 _INFO = "/ray.rpc.RayletDriver/ClusterInfo"
 _LENGTHS, _VERSION = 2, 2
-"""Of protocol buffers, the wire type of a field with a length; of the answer, the number of the field of the version."""
+"""Of protocol buffers, the type of a field with a length; of the answer, the number of the field of the version."""
 
 
 def _version(said: bytes) -> str:

@@ -280,7 +280,7 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
 
 
 def _token() -> dict[str, str]:
-    """The header with which this process speaks to a cluster that wants a token; empty where it has none, or is not to."""
+    """The header for a cluster that wants a token; empty where this process has none, or is not to send it."""
     import ray._raylet as own
 
     if not hasattr(own, "AuthenticationTokenLoader") or own.get_authentication_mode() != own.AuthenticationMode.TOKEN:
