@@ -281,8 +281,7 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
 
 def _token() -> dict[str, str]:
     """The header for a cluster that wants a token; empty where this process has none, or is not to send it."""
-    import ray._raylet as own
-
+    own: Any = ray._raylet
     if not hasattr(own, "AuthenticationTokenLoader") or own.get_authentication_mode() != own.AuthenticationMode.TOKEN:
         return {}
     return dict(own.AuthenticationTokenLoader.instance().get_token_for_http_header())
