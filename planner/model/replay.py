@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-__all__ = ["ENGINE", "METRICS", "QUANTILES", "Replayed", "Run", "errors", "prepare", "replay"]
+__all__ = ["ENGINE", "METRICS", "QUANTILES", "ROOM", "Replayed", "Run", "errors", "prepare", "replay"]
 
 METRICS = ("ttft_s", "tpot_s", "e2e_s")
 QUANTILES = (50, 90, 95, 99)
 ENGINE = "vllm"
+ROOM = 1.5
+"""A fit may find rates so many times those of the chip's facts."""
+_RATES = ("memory_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
 _LONGEST_S = 1e5
 _WINDOW_NS = 10**9
 
@@ -40,6 +43,7 @@ class Run:
     blocks: pl.DataFrame
     hash_tokens: int
     measured: pl.DataFrame
+    n_left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def prepare(run: Lifecycles) -> Run:
         serving=known.serving(),
         tp=setup.tp,
         dp=groups,
+        pp=setup.pp,
         ep=None if is_joint or setup.expert_parallel else 1,
+        precision=setup.precision,
         kv_dtype=setup.kv_dtype,
         max_batch=setup.max_batch * groups,
         chunk_tokens=setup.chunk_tokens * groups,
@@ -84,7 +90,9 @@ def prepare(run: Lifecycles) -> Run:
     spec["engine"]["attention_apart"] = True
     if setup.n_blocks is not None:
         _set_blocks(spec, (setup.n_blocks - 1) * groups)  # one block stands for nothing
-    requests = run.requests.sort("queued_s", maintain_order=True)
+    times = ("queued_s", "scheduled_s", "first_token_s", "last_token_s")
+    first = run.requests["queued_s"].min()
+    requests = run.requests.with_columns(pl.col(times) - first).sort("queued_s", maintain_order=True)
     hash_tokens = setup.block_tokens
     table = requests.select(
         arrival_ns=(pl.col("queued_s") * 1e9).round().cast(pl.UInt64),
@@ -100,9 +108,10 @@ def prepare(run: Lifecycles) -> Run:
         placed={"prefix_cache": setup.prefix_cache, "async_scheduling": setup.is_ahead},
         requests=requests,
         table=table,
-        blocks=_hashes(requests, hash_tokens),
+        blocks=_hashes(requests, hash_tokens, groups),
         hash_tokens=hash_tokens,
         measured=_metrics(requests, "queued_s", "first_token_s", "last_token_s"),
+        n_left_out=run.n_left_out,
     )
 
 
@@ -119,9 +128,11 @@ def _set_blocks(spec: dict[str, Any], n_blocks: int) -> None:
         raise FactError(Fault(f"a cache of {n_blocks} blocks cannot be laid out"))
 
 
-def _hashes(requests: pl.DataFrame, block_tokens: int) -> pl.DataFrame:
+def _hashes(requests: pl.DataFrame, block_tokens: int, groups: int = 1) -> pl.DataFrame:
     """Hashes of whole prompt blocks. How much a prompt shares is known, not with which: it is taken to be the last
     earlier one that fills just as many blocks, as when a conversation goes on, or else the last that is long enough.
+
+    Each of `groups` engines has a cache of its own; requests go to them in turn, as a balance of load comes to.
     """
     import polars as pl
 
@@ -134,7 +145,7 @@ def _hashes(requests: pl.DataFrame, block_tokens: int) -> pl.DataFrame:
         chain = longer[-1][:n_shared] if longer else []
         chains.append([*chain, *range(fresh, fresh + n - len(chain))])
         fresh += n
-    rows = [(row, each) for row, chain in enumerate(chains) for each in chain]
+    rows = [(row, each * groups + row % groups) for row, chain in enumerate(chains) for each in chain]
     return pl.DataFrame(rows, schema={"row": pl.UInt64, "hash": pl.UInt64}, orient="row")
 
 
@@ -156,9 +167,7 @@ def replay(run: Run, engine: dict[str, Any] | None = None) -> Replayed:
     """
     import polars as pl
 
-    deployment = run.deployment
-    if engine is not None:
-        deployment = {**deployment, "engine": {**deployment["engine"], **engine}}
+    deployment = run.deployment if engine is None else _with(run.deployment, engine)
     last_ns = int(run.table["arrival_ns"][-1])
     spec = {
         "spec_version": int(core.build_info()["sim_spec_version"]),
@@ -187,6 +196,21 @@ def replay(run: Run, engine: dict[str, Any] | None = None) -> Replayed:
     )
     capacity = int(tables.deployments["kv_capacity_tokens"][0]) * run.n_replicas
     return Replayed(pl.concat([metrics, times], how="horizontal"), tables.windows, capacity)
+
+
+def _with(deployment: dict[str, Any], engine: dict[str, Any]) -> dict[str, Any]:
+    """The deployment with other figures of the engine. For a share above 1 the chip is raised and all are lowered."""
+    merged = {**deployment["engine"], **engine}
+    if all(value is None or value <= 1.0 for name, value in engine.items() if name.endswith("_eff_frac")):
+        return {**deployment, "engine": merged}
+    chip = {**deployment["chip"]} | {name: deployment["chip"][name] * ROOM for name in _RATES}
+    chip["flop_per_s"] = {name: None if rate is None else rate * ROOM for name, rate in chip["flop_per_s"].items()}
+    lowered = {
+        name: value / ROOM
+        for name, value in merged.items()
+        if name.endswith("_eff_frac") and name != "unpack_eff_frac" and value is not None
+    }
+    return {**deployment, "chip": chip, "engine": {**merged, **lowered}}
 
 
 def errors(measured: pl.DataFrame, simulated: pl.DataFrame) -> dict[str, dict[str, float | None]]:

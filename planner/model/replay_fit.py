@@ -2,15 +2,19 @@
 
 What is fitted: the shares of the memory bandwidth that weights and keys and values get, of the arithmetic that prompts
 get, the fixed time of a step and, between chips, the share of the links. All arrivals are replayed, but only what was
-measured of the first requests counts. Damped least squares with a robust loss on logarithms; the starts hold weakly.
+measured of the first requests counts: what each took, and the means of a few stretches of them, which decide. Who
+shares a step with whom turns on nanoseconds, so the times of one request jump where a coefficient moves a little; the
+means do not, and the search begins in several places. Damped least squares with a robust loss on logarithms; the starts
+hold weakly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from planner.model.replay import METRICS, Run, replay
+from planner.model.replay import METRICS, ROOM, Run, replay
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,11 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Coefficient", "fit_first"]
 
-SCALE = 0.05
-"""Log residual from which on the loss is linear."""
+SCALE, MEAN_SCALE = 0.05, 0.01
+"""Log residuals of a request and of a mean from which on the loss is linear."""
 FLOOR_S = {"ttft_s": 0.05, "tpot_s": 0.001, "e2e_s": 0.1}
 """Times that are small beside these count less."""
-_ROUNDS = 15
+_STRETCHES = 5
+_REQUEST_WEIGHT = 0.5
+_STARTS, _FOLLOWED = 24, 3
+_WIDTH = 1.5
+"""Starts are spread over so many of a coefficient's spreads, either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +44,11 @@ class Coefficient:
     spread: float
 
 
-MEMORY = Coefficient(("memory_eff_frac",), 0.82, 0.3, 1.0, 0.3)
-CACHE = Coefficient(("kv_read_eff_frac",), 0.75, 0.3, 1.0, 0.3)
-ARITHMETIC = Coefficient(("prefill_eff_frac",), 0.65, 0.1, 1.0, 0.5)
+MEMORY = Coefficient(("memory_eff_frac",), 0.82, 0.3, ROOM, 0.3)
+CACHE = Coefficient(("kv_read_eff_frac",), 0.75, 0.3, ROOM, 0.3)
+ARITHMETIC = Coefficient(("prefill_eff_frac",), 0.65, 0.1, ROOM, 0.5)
 STEP = Coefficient(("host_s",), 1e-3, 1e-5, 3e-2, 1.0)
-LINK = Coefficient(("link_eff_frac", "prefill_link_eff_frac"), 0.5, 0.05, 1.0, 0.5)
+LINK = Coefficient(("link_eff_frac", "prefill_link_eff_frac"), 0.5, 0.05, ROOM, 0.5)
 _IN_STEP = (
     "host_sequence_s",
     "launch_layer_s",
@@ -54,53 +62,101 @@ _IN_STEP = (
 
 
 def fit_first(run: Run, n: int) -> dict[str, float]:
-    """The engine's figures that reproduce the first `n` requests best."""
-    import numpy as np
-
+    """The engine's figures that reproduce the first `n` requests best. A share above 1 says that the chip does more
+    than its facts.
+    """
     n_chips = run.deployment["layout"]["tp"] * run.deployment["layout"]["dp"] * run.deployment["layout"]["pp"]
     fitted = [MEMORY, CACHE, ARITHMETIC, STEP, *([LINK] if n_chips > 1 else [])]
-    start = np.log([each.start for each in fitted])
-    low, high = (np.log([getattr(each, end) for each in fitted]) for end in ("low", "high"))
-    weight = 1.0 / np.array([each.spread for each in fitted]) ** 2
-    measured = _logs(run.measured, n)
-
-    def off(x: np.ndarray) -> np.ndarray:
-        found: np.ndarray = _logs(replay(run, _engine(fitted, x)).requests, n) - measured
-        return found
-
-    def loss(x: np.ndarray, r: np.ndarray) -> float:
-        a = np.abs(r) / SCALE
-        return float(np.where(a < 1.0, 0.5 * a * a, a - 0.5).sum() + 0.5 * (weight * (x - start) ** 2).sum())
-
-    x, damping = start, 0.1
-    r = off(x)
-    best = loss(x, r)
-    for _ in range(_ROUNDS):
-        slopes = np.empty((len(r), len(x)))
-        for i, each in enumerate(fitted):
-            step = np.zeros(len(x))
-            step[i] = 0.02 if each is not STEP else 0.05
-            slopes[:, i] = (off(x + step) - off(x - step)) / (2.0 * step[i])
-        robust = 1.0 / np.maximum(1.0, np.abs(r) / SCALE) / SCALE**2
-        curve = slopes.T @ (robust[:, None] * slopes) + np.diag(weight)
-        downhill = slopes.T @ (robust * r) + weight * (x - start)
-        for _ in range(6):
-            move = -np.linalg.solve(curve + damping * np.diag(np.diag(curve)), downhill)
-            tried = np.clip(x + np.clip(move, -0.4, 0.4), low, high)
-            r_tried = off(tried)
-            if (now := loss(tried, r_tried)) < best:
-                gain = best - now
-                x, r, best, damping = tried, r_tried, now, damping / 3.0
-                break
-            damping *= 4.0
-        else:
-            break
-        if gain < 1e-3 * best:
-            break
+    search = _Search(run, min(n, run.measured.height), fitted)
+    points = _starts(fitted)
+    by_loss = sorted(range(1, len(points)), key=lambda at: search.loss(points[at], search.off(points[at])))
+    ends = [search.descend(points[at], rounds=6, step=0.05) for at in (0, *by_loss[:_FOLLOWED])]
+    best, x = min(ends, key=lambda end: end[0])
+    for step in (0.03, 0.1):
+        now, moved = search.descend(x, rounds=8, step=step)
+        if now < best:
+            best, x = now, moved
     return _engine(fitted, x)
 
 
-def _engine(fitted: list[Coefficient], x: np.ndarray) -> dict[str, Any]:
+class _Search:
+    """Residuals of a run in the coefficients' logarithms, and the way down from a point."""
+
+    def __init__(self, run: Run, n: int, fitted: Sequence[Coefficient]) -> None:
+        import numpy as np
+
+        self.run, self.n, self.fitted = run, n, fitted
+        self.start = np.log([each.start for each in fitted])
+        self.low, self.high = (np.log([getattr(each, end) for each in fitted]) for end in ("low", "high"))
+        self.hold = 1.0 / np.array([each.spread for each in fitted]) ** 2
+        self.measured, self.weight = _logs(run.measured, n)
+
+    def off(self, x: np.ndarray) -> np.ndarray:
+        """Simulated less measured, in units from which on the loss is linear."""
+        found: np.ndarray = _logs(replay(self.run, _engine(self.fitted, x)).requests, self.n)[0] - self.measured
+        return found
+
+    def loss(self, x: np.ndarray, r: np.ndarray) -> float:
+        import numpy as np
+
+        a = np.abs(r)
+        held = 0.5 * (self.hold * (x - self.start) ** 2).sum()
+        return float((self.weight * np.where(a < 1.0, 0.5 * a * a, a - 0.5)).sum() + held)
+
+    def descend(self, x: np.ndarray, *, rounds: int, step: float) -> tuple[float, np.ndarray]:
+        """The loss that is reached from `x`, and where; slopes are taken over `step` either way."""
+        import numpy as np
+
+        damping, r = 0.1, self.off(x)
+        best = self.loss(x, r)
+        for _ in range(rounds):
+            slopes = np.empty((len(r), len(x)))
+            for i, each in enumerate(self.fitted):
+                aside = np.zeros(len(x))
+                aside[i] = step * min(1.0, each.spread / 0.3)
+                slopes[:, i] = (self.off(x + aside) - self.off(x - aside)) / (2.0 * aside[i])
+            robust = self.weight / np.maximum(1.0, np.abs(r))
+            curve = slopes.T @ (robust[:, None] * slopes) + np.diag(self.hold)
+            downhill = slopes.T @ (robust * r) + self.hold * (x - self.start)
+            gain = 0.0
+            for _ in range(5):
+                move = -np.linalg.solve(curve + damping * np.diag(np.diag(curve)), downhill)
+                tried = np.clip(x + np.clip(move, -0.5, 0.5), self.low, self.high)
+                r_tried = self.off(tried)
+                if (now := self.loss(tried, r_tried)) < best:
+                    gain = best - now
+                    x, r, best, damping = tried, r_tried, now, damping / 4.0
+                    break
+                damping *= 5.0
+            if gain < 2e-3 * best:
+                break
+        return best, x
+
+
+def _starts(fitted: Sequence[Coefficient]) -> list[np.ndarray]:
+    """The usual start, and a Halton sequence around it."""
+    import numpy as np
+
+    def digits(at: int, base: int) -> float:
+        share, place = 0.0, 1.0
+        while at:
+            place /= base
+            at, digit = divmod(at, base)
+            share += digit * place
+        return share
+
+    points = [np.log([each.start for each in fitted])]
+    for at in range(1, _STARTS):
+        aside = [
+            (2.0 * digits(at, base) - 1.0) * _WIDTH * each.spread
+            for each, base in zip(fitted, (2, 3, 5, 7, 11), strict=False)
+        ]
+        low, high = (np.log([getattr(each, end) for each in fitted]) for end in ("low", "high"))
+        points.append(np.clip(points[0] + np.array(aside), low, high))
+    return points
+
+
+def _engine(fitted: Sequence[Coefficient], x: np.ndarray) -> dict[str, Any]:
     import numpy as np
 
     values = np.exp(x)
@@ -110,12 +166,17 @@ def _engine(fitted: list[Coefficient], x: np.ndarray) -> dict[str, Any]:
     return engine
 
 
-def _logs(frame: pl.DataFrame, n: int) -> np.ndarray:
-    """Logarithms of what the first `n` requests took, metric by metric; 0 where there is no value."""
+def _logs(frame: pl.DataFrame, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of what the first `n` requests took, metric by metric, and of the means of their stretches, in units
+    of their scales (0 where there is no value); and the weight of each.
+    """
     import numpy as np
 
-    columns = []
+    single, means = [], []
     for metric in METRICS:
         values = frame[metric].head(n).to_numpy()
-        columns.append(np.log(np.nan_to_num(values, nan=1.0) + FLOOR_S[metric]))
-    return np.concatenate(columns)
+        single.append(np.log(np.nan_to_num(values, nan=1.0) + FLOOR_S[metric]) / SCALE)
+        for part in np.array_split(np.nan_to_num(values, nan=0.0), min(_STRETCHES, n)):
+            means.append(np.log(part.mean() + 0.01 * FLOOR_S[metric]) / MEAN_SCALE)
+    logs = np.concatenate([*single, means])
+    return logs, np.where(np.arange(len(logs)) < len(logs) - len(means), _REQUEST_WEIGHT, 1.0)

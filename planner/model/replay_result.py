@@ -27,6 +27,7 @@ def result_of(
     return {
         "chip": run.chip,
         "requests": run.requests.height,
+        "requests_left_out": run.n_left_out,
         "fit_first": n_fitted,
         "fitted": None if fitted is None else dict(fitted),
         "error_frac": errors(run.measured, replayed.requests),

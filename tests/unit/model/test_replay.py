@@ -14,7 +14,7 @@ from planner.errors import FactError
 from planner.model.calibration import shipped
 from planner.model.lifecycles import read_lifecycles
 from planner.model.replay import errors, prepare, replay
-from planner.model.replay_band import _slower, band
+from planner.model.replay_band import _slower, _together, band
 from planner.model.replay_fit import fit_first
 from planner.model.replay_result import result_of
 
@@ -117,8 +117,14 @@ def test_the_chip_is_that_of_the_device_or_of_the_file_name(tmp_path: Path, devi
 def test_files_that_cannot_be_used_say_why(tmp_path: Path) -> None:
     with pytest.raises(FactError, match="which chip ran"):
         read_lifecycles(*files(tmp_path, [ROW], name="somewhere"))
-    with pytest.raises(FactError, match="request b has no tokens, or ends before it begins"):
+    with pytest.raises(FactError, match="request b ends before it begins"):
         read_lifecycles(*files(tmp_path, [ROW, "b,0.0,0.0,0.1,0.05,100,5,0"]))
+    with pytest.raises(FactError, match="no request has an end"):
+        read_lifecycles(*files(tmp_path, ["a,0.0,0.0,,,100,5,0"]))
+    with pytest.raises(FactError, match="the run drafted tokens"):
+        read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=KWARGS | {"speculative_config": {"method": "eagle"}}))
+    with pytest.raises(FactError, match="tensor_parallel_size is 'two'"):
+        read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=KWARGS | {"tensor_parallel_size": "two"}))
     with pytest.raises(FactError, match="engine_kwargs has no max_num_seqs"):
         read_lifecycles(*files(tmp_path, [ROW], engine_kwargs={k: v for k, v in KWARGS.items() if k != "max_num_seqs"}))
     table, meta = files(tmp_path, [ROW])
@@ -127,6 +133,75 @@ def test_files_that_cannot_be_used_say_why(tmp_path: Path) -> None:
         read_lifecycles(table, meta)
     with pytest.raises(FactError, match="cannot be read"):
         read_lifecycles(tmp_path / "none.csv", meta)
+
+
+def test_what_is_not_asked_for_is_what_the_engine_resolved(tmp_path: Path) -> None:
+    kwargs = {"model": "/models/Qwen3-32B-FP8-dynamic/", "max_num_batched_tokens": None}
+    resolved = {
+        "scheduler_config": {"max_num_seqs": 48, "max_num_batched_tokens": 4096, "async_scheduling": False},
+        "parallel_config": {"tensor_parallel_size": 2},
+        "model_config": {"max_model_len": 8192},
+        "cache_config": {"block_size": 32},
+    }
+    cache = {"num_gpu_blocks": [900, 880], "enable_prefix_caching": False}
+    table, meta = files(tmp_path, [ROW], engine_kwargs=kwargs, resolved_config=resolved, kv_cache=cache)
+    setup = read_lifecycles(table, meta).setup
+    assert (setup.model, setup.precision) == ("Qwen3-32B", "fp8")
+    assert (setup.tp, setup.max_batch, setup.chunk_tokens, setup.context_tokens) == (2, 48, 4096, 8192)
+    assert (setup.block_tokens, setup.n_blocks, setup.prefix_cache, setup.is_ahead) == (32, 880, False, False)
+    run = prepare(read_lifecycles(table, meta))
+    assert (run.model, run.deployment["precision"]["rest_bytes_per_param"]) == ("qwen3-32b", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "quantization", "name", "precision"),
+    [
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", None, "Qwen/Qwen3-30B-A3B-Instruct-2507", None),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", None, "Qwen/Qwen3-30B-A3B-Instruct-2507", "fp8"),
+        ("nvidia/Llama-3.3-70B-Instruct-NVFP4", None, "nvidia/Llama-3.3-70B-Instruct", "nvfp4"),
+        ("Qwen/Qwen3-32B-AWQ", None, "Qwen/Qwen3-32B", "int4"),
+        ("RedHatAI/Meta-Llama-3.1-8B-quantized.w4a16", "fp8", "RedHatAI/Meta-Llama-3.1-8B-quantized.w4a16", "fp8"),
+    ],
+)
+def test_the_format_is_that_of_the_name_or_the_option(
+    tmp_path: Path, model: str, quantization: str | None, name: str, precision: str | None
+) -> None:
+    kwargs = KWARGS | {"model": model, "quantization": quantization}
+    setup = read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=kwargs)).setup
+    assert (setup.model, setup.precision) == (name, precision)
+
+
+def test_requests_that_failed_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = ["z,-0.5,-0.5,0.1,0.5,100,5,0", ROW, "b,1.0,1.0,,,100,5,0", "c,2.0,2.0,2.1,2.2,100,0,0"]
+    run = prepare(read_lifecycles(*files(tmp_path, rows)))
+    assert (run.requests.height, run.n_left_out) == (2, 2)
+    assert run.table["arrival_ns"].to_list() == [0, 500_000_000], "times count from the first"
+    assert result_of(run, replay(run), None, None)["requests_left_out"] == 2
+
+
+def test_engines_of_a_mixture_have_caches_of_their_own(tmp_path: Path) -> None:
+    """Requests go to two engines in turn: only every other one finds what the one before the last had."""
+    rows = [f"r{at},{9 * at}.0,{9 * at}.0,{9 * at}.1,{9 * at}.5,320,5,{160 * (at > 0)}" for at in range(4)]
+    options = KWARGS | {"data_parallel_size": 2, "model": "Qwen/Qwen3-30B-A3B", "enable_expert_parallel": True}
+    apart = prepare(read_lifecycles(*files(tmp_path, rows, engine_kwargs=options)))
+    assert replay(apart).windows["prefix_hit_tokens"].sum() == 2 * 160
+    together = prepare(read_lifecycles(*files(tmp_path, rows)))
+    assert replay(together).windows["prefix_hit_tokens"].sum() == 3 * 160
+
+
+def test_a_share_above_one_raises_the_chip(tmp_path: Path) -> None:
+    """Twice the bandwidth's share is twice the bandwidth, beyond 1 as below it."""
+    rows = [f"r{at},{100 * at}.0,{100 * at}.0,{100 * at}.1,{100 * at}.5,160,5,0" for at in range(3)]
+    run = prepare(read_lifecycles(*files(tmp_path, rows)))
+    at = dict.fromkeys(("host_s", "launch_layer_s", "host_sequence_s", "collective_base_s"), 0.0)
+    shares = ("memory_eff_frac", "kv_read_eff_frac")
+    half, beyond = (replay(run, {**at, **dict.fromkeys(shares, share)}).requests["tpot_s"] for share in (0.7, 1.4))
+    assert beyond.to_list() == pytest.approx([0.5 * value for value in half], rel=1e-6)
+
+
+def test_ranges_of_facts_widen_the_band_as_squares() -> None:
+    assert _together(1.3, 1.0) == pytest.approx(1.3)
+    assert _together(1.2, 1.2) == pytest.approx(1.2 ** (2**0.5))
 
 
 def test_errors_are_simulated_over_measured_less_one() -> None:

@@ -61,16 +61,21 @@ pub(crate) struct Work {
     /// Of these, what attention takes.
     pub attention_memory_s: f64,
     pub attention_compute_s: f64,
+    /// And what the routed experts take.
+    pub expert_memory_s: f64,
+    pub expert_compute_s: f64,
     pub network_s: f64,
 }
 
 impl Work {
-    /// The same with attention after the rest, and each the longer of its memory and its arithmetic: what rules the
-    /// longer part, the whole as a line, and what the whole would be if the other side ruled attention.
+    /// The same with attention and the routed experts after the rest, and each of the three the longer of its memory and
+    /// its arithmetic: what rules the longer part, attention or not, the whole as a line, and what the whole would be if
+    /// the other side ruled attention.
     fn apart(&self, memory_slope_s: f64, compute_slope_s: f64) -> (Bound, Line, Line) {
         let (memory_s, compute_s) =
             (self.memory_s - self.attention_memory_s, self.compute_s - self.attention_compute_s);
-        let rest_s = memory_s.max(compute_s);
+        let experts_s = self.expert_memory_s.max(self.expert_compute_s);
+        let rest_s = (memory_s - self.expert_memory_s).max(compute_s - self.expert_compute_s) + experts_s;
         let of = |base: f64, slope: f64| Line::of((rest_s + base) * FEMTO, slope * FEMTO);
         let by_memory = of(self.attention_memory_s, memory_slope_s);
         let by_compute = of(self.attention_compute_s, compute_slope_s);
@@ -194,17 +199,17 @@ impl Part {
         let routed = n_tokens + all.tokens;
         let attention_memory_s = m.kv_s * (moves * group_share + group.kv_moves);
         let attention_compute_s = c.decode.pair * query_pairs * group_share + c.prefill.pair * group.pairs;
+        let expert_memory_s = m.expert_s * (touched * self.skew).min(1.0);
         Work {
             attention_memory_s,
             attention_compute_s,
+            expert_memory_s,
+            expert_compute_s: c.decode.experts * n_tokens + c.prefill.experts * all.tokens,
             bytes: m.rest_bytes
                 + m.expert_bytes * touched
                 + m.kv_bytes * (moves + all.kv_moves)
                 + m.state_bytes * (n_seqs + all.count),
-            memory_s: m.rest_s
-                + m.expert_s * (touched * self.skew).min(1.0)
-                + attention_memory_s
-                + m.state_s * (group_seqs + group.count),
+            memory_s: m.rest_s + expert_memory_s + attention_memory_s + m.state_s * (group_seqs + group.count),
             rest_flops: c.rest_flops * routed + c.lm_head_flops * (n_tokens + all.count),
             expert_flops: c.expert_flops * routed,
             attention_flops: c.decode_pair_flops * query_pairs + c.prefill_pair_flops * all.pairs,

@@ -1,0 +1,175 @@
+"""How a measured engine was set up, read from the file beside its requests: vLLM's options as asked for or resolved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import FactError, Fault
+from planner.facts import catalog
+
+__all__ = ["Setup", "read_setup"]
+
+BLOCK_TOKENS = 16
+MEMORY_FRAC = 0.9
+"""Defaults of vLLM where the file does not say."""
+_FORM_FACTORS = ("-sxm", "-server", "-se")
+_PARTS = ("scheduler", "cache", "parallel", "model")
+"""Parts of what the engine resolved, for what `engine_kwargs` do not say."""
+_FORMATS = {
+    "fp8": "fp8",
+    "nvfp4": "nvfp4",
+    "fp4": "nvfp4",
+    "mxfp4": "mxfp4",
+    "awq": "int4",
+    "gptq": "int4",
+    "int4": "int4",
+    "w4a16": "int4",
+}
+"""Formats of weights by how checkpoints and options spell them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How the engine was set up."""
+
+    model: str
+    precision: str | None
+    """Format of the weights, where an option or the checkpoint's name says it."""
+    chip: str
+    tp: int
+    pp: int
+    engines: int
+    """Data-parallel engines, each with limits of its own."""
+    expert_parallel: bool
+    max_batch: int
+    chunk_tokens: int
+    block_tokens: int
+    context_tokens: int | None
+    kv_dtype: str | None
+    n_blocks: int | None
+    """Blocks of an engine's cache, where the file has them."""
+    memory_frac: float
+    memory_bytes: float | None
+    prefix_cache: bool
+    is_ahead: bool
+    """Steps are formed one ahead (asynchronous scheduling)."""
+
+
+def read_setup(tree: Any, table: Path, meta: Path, *, chip: str | None = None) -> Setup:
+    """The setup in the tree of `meta`; `chip` names it where neither the file nor the name of `table` does.
+
+    Raises:
+        FactError: something that is needed is missing or wrong, or ran that is not replayed.
+    """
+    if not isinstance(tree, dict) or not isinstance(tree.get("engine_kwargs"), dict):
+        raise FactError(Fault("has no engine_kwargs", "they say which model ran, and how", file=str(meta)))
+    options = _Options(tree, meta)
+    found = tree.get("hardware")
+    hardware: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    model = options.said("model", tree.get("model"))
+    faults = [
+        Fault(f"engine_kwargs has no {name}", "write what the engine was started with", file=str(meta))
+        for name in ("model", "max_num_seqs", "max_num_batched_tokens")
+        if (model if name == "model" else options.said(name)) is None
+    ]
+    resolved = tree.get("resolved_config")
+    drafts = (each.get("speculative_config") for each in (tree["engine_kwargs"], resolved) if isinstance(each, dict))
+    if any(drafts):
+        faults.append(Fault("the run drafted tokens", "replay a run without speculative decoding", file=str(meta)))
+    if faults:
+        raise FactError(*faults)
+    name, precision = _checkpoint(str(model), str(options.said("quantization", "")))
+    cache_format = str(options.said("kv_cache_dtype", "auto"))
+    return Setup(
+        model=name,
+        precision=precision,
+        chip=chip or _chip(str(hardware.get("device_name") or ""), table),
+        tp=options.count("tensor_parallel_size", 1),
+        pp=options.count("pipeline_parallel_size", 1),
+        engines=options.count("data_parallel_size", 1),
+        expert_parallel=bool(options.said("enable_expert_parallel", False)),
+        max_batch=options.count("max_num_seqs"),
+        chunk_tokens=options.count("max_num_batched_tokens"),
+        block_tokens=options.count("block_size", BLOCK_TOKENS),
+        context_tokens=None if options.said("max_model_len") is None else options.count("max_model_len"),
+        kv_dtype="fp8" if "fp8" in cache_format else None,
+        n_blocks=None if options.said("num_gpu_blocks") is None else options.count("num_gpu_blocks"),
+        memory_frac=options.number("gpu_memory_utilization", MEMORY_FRAC),
+        memory_bytes=_bytes(hardware.get("device_total_memory_bytes")),
+        prefix_cache=bool(options.said("enable_prefix_caching", True)),
+        is_ahead=bool(options.said("async_scheduling", True)),
+    )
+
+
+class _Options:
+    """What is said of the engine: as asked for, as measured, as resolved, whichever comes first."""
+
+    def __init__(self, tree: Mapping[str, Any], meta: Path) -> None:
+        resolved = tree.get("resolved_config")
+        parts = [resolved.get(f"{part}_config") for part in _PARTS] if isinstance(resolved, dict) else []
+        self.places = [each for each in (tree["engine_kwargs"], tree.get("kv_cache"), *parts) if isinstance(each, dict)]
+        self.meta = meta
+
+    def said(self, name: str, default: Any = None) -> Any:
+        found = (place.get(name) for place in self.places)
+        return next((value for value in found if value is not None), default)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A number above 0; of a list, one for each engine, the smallest."""
+        value = self.said(name, default)
+        value = min(value) if isinstance(value, list) and value and _are_numbers(value) else value
+        if not _are_numbers([value]) or not 0 < value < 1e15:
+            raise FactError(Fault(f"{name} is {value!r}", "write a number above 0", file=str(self.meta)))
+        return float(value)
+
+    def count(self, name: str, default: int | None = None) -> int:
+        return int(self.number(name, default))
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
+
+
+def _bytes(value: Any) -> float | None:
+    value = min(value) if isinstance(value, list) and value and _are_numbers(value) else value
+    return float(value) if _are_numbers([value]) and value > 0 else None
+
+
+def _checkpoint(model: str, quantization: str) -> tuple[str, str | None]:
+    """The name that the catalogue may know, and the format of its weights if the name or an option says it.
+
+    >>> _checkpoint("Qwen/Qwen3-32B-FP8", "")
+    ('Qwen/Qwen3-32B', 'fp8')
+    >>> _checkpoint("/models/Qwen3-30B-A3B-Instruct-2507", "")
+    ('Qwen3-30B-A3B-Instruct-2507', None)
+    """
+    name = model.rstrip("/")
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        name = name.rsplit("/", 1)[-1]  # a folder on disk
+    told = f"{name.rsplit('/', 1)[-1]}-{quantization}".casefold()
+    formats = [each for each in _FORMATS if re.search(rf"[-_]{each}([-_]|$)", told)]
+    endings = "|".join((*_FORMATS, "dynamic", "block", r"w\d+a\d+", r"int\d+"))
+    name = re.sub(rf"([-_]({endings}))+$", "", name, flags=re.IGNORECASE)
+    return name, _FORMATS[formats[0]] if formats else None
+
+
+def _chip(device: str, table: Path) -> str:
+    """The chip whose name is in the device's or, without one, begins that of the file; the longest that does."""
+    known = catalog.load().names("chips")
+    spellings = {_plain(name.removesuffix(suffix)): name for suffix in (*_FORM_FACTORS, "") for name in known}
+    of_device = [spelling for spelling in spellings if spelling in _plain(device)]
+    of_file = [spelling for spelling in spellings if _plain(table.name).startswith(spelling)]
+    for found in (of_device, of_file):
+        if found:
+            return spellings[max(found, key=len)]
+    raise FactError(
+        Fault("neither the device nor the name of the file says which chip ran", "--chip NAME", file=str(table))
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
