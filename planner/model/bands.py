@@ -102,7 +102,7 @@ def widened(band: tuple[float, float], by: Iterable[float]) -> tuple[float, floa
     """A band with its sides lengthened by independent errors, as logarithms.
 
     >>> [round(end, 4) for end in widened((math.exp(-0.3), math.exp(0.4)), [0.4, 0.0])]
-    [0.6065, 1.7608]
+    [0.6065, 1.7607]
     """
     more = sum(one * one for one in by)
     low, high = (math.sqrt(math.log(end) ** 2 + more) for end in band)
