@@ -38,10 +38,12 @@ POOLS = {
 }
 """Columns of a mode's layout: rows need those of the chips; the degrees are 1 where nothing is said."""
 _SIDES = {"agg": ("",), "disagg": ("prefill_", "decode_")}
+_DEGREES = ("chips", "attention_dp", "pp")
 WORKERS = ("prefill_workers", "decode_workers")
 OPTIONAL = ("point", "deployment", "harness", "clean", "ttft_ms", "tpot_ms", *WORKERS)
 MEASURED = ("ttft_ms", "tpot_ms")
 SERVER_BATCH = 1024
+_INFINITE = float("inf")
 _TEXTS = ("point", "deployment", "model", "chip", "backend", "precision", "mode", "harness")
 
 
@@ -166,20 +168,23 @@ def _incomplete(row: Mapping[str, Any]) -> str:
         empty = [name for name in POOLS[row["mode"]] if name.endswith("chips") and row[name] is None]
     if empty:
         return f"no {', '.join(empty)}"
-    wrong = [name for name in NEEDED[5:] if not row[name] > 0]
+    wrong = [name for name in (*NEEDED[5:], *WORKERS) if row[name] is not None and not 0 < row[name] < _INFINITE]
     if wrong:
         return f"{', '.join(wrong)} must be positive"
     return next((why for side in _SIDES[row["mode"]] if (why := _undivided(row, side))), "")
 
 
 def _undivided(row: Mapping[str, Any], side: str) -> str:
-    """Why the pipeline stages of a pool cannot be, or an empty text."""
-    stages = row.get(f"{side}pp")
-    if stages is None:
-        return ""
-    parts = int(row[f"{side}attention_dp"] or 1) * stages
-    if stages < 1 or stages != int(stages) or row[f"{side}chips"] % parts:
-        return f"{side}pp {stages:g}: {side}chips must be a multiple of {side}attention_dp x {side}pp"
+    """Why the chips of a pool are not laid out as its columns say, or an empty text."""
+    given = {name: row[f"{side}{name}"] for name in _DEGREES if row.get(f"{side}{name}") is not None}
+    wrong = [f"{side}{name} {value:g}" for name, value in given.items() if not (value >= 1 and value % 1 == 0)]
+    if wrong:
+        return f"{', '.join(wrong)}: must be whole and positive"
+    groups = given.get("attention_dp", 1.0)
+    if "pp" in given and given["chips"] % (groups * given["pp"]):
+        return f"{side}pp {given['pp']:g}: {side}chips must be a multiple of {side}attention_dp x {side}pp"
+    if given["chips"] % groups:
+        return f"{side}attention_dp {groups:g}: {side}chips must be a multiple of it, not {given['chips']:g}"
     return ""
 
 

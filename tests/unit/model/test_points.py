@@ -47,6 +47,11 @@ def test_an_eight_bit_cache_beside_eight_bit_weights(tmp_path: Path) -> None:
         ("900,900", "900,0", "osl_mean must be positive"),
         ("agg,900", "agg,", "no isl_mean"),
         (",1,1,,", ",,1,,", "no chips"),
+        (",1,1,,", ",4,3,,", "attention_dp 3: chips must be a multiple of it, not 4"),
+        (",1,1,,", ",4,8,,", "attention_dp 8: chips must be a multiple of it, not 4"),
+        (",1,1,,", ",1.5,0,,", "chips 1.5, attention_dp 0: must be whole and positive"),
+        (",4,1,1,", ",inf,1,1,", "concurrency must be positive"),
+        (",4,1,1,", ",nan,1,1,", "concurrency must be positive"),
     ],
 )
 def test_a_row_that_cannot_be_placed_says_why(tmp_path: Path, old: str, new: str, says: str) -> None:
