@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 
 from planner import units
 from planner.aggregate.cost import Terms
-from planner.errors import Fault, Infeasible, Notice, ScenarioError
+from planner.errors import Fault, Infeasible, Notice, ScenarioError, near
 from planner.facts import catalog
+from planner.fleet.layout import rack_and_chip
 from planner.optimize.instance import Instance, Span, VendorShare, Way
 from planner.optimize.links import links_of
 from planner.optimize.periods import When, whens, worth_years
 from planner.optimize.racks import SHARED, kind_of, parked_w, places_of, probe_of, pue_of, rack_w_per_chip_w
+from planner.scenario.unsupported import fault_at
 from planner.study.curves import Surface
 from planner.study.group import Part, entry_of
 from planner.study.run import mean_inputs, mean_lengths
@@ -102,6 +104,7 @@ def question(
     """
     if scenario.goal is None:
         raise ScenarioError(Fault("goal is missing", "write goal: {minimise: tco, horizon: 4 yr}", path="goal"))
+    _check_vendors(scenario)
     rates = mean_rates(scenario)
     lengths = mean_lengths(scenario)
     finance = catalog.load().finance()
@@ -158,6 +161,21 @@ def question(
         scenario, instance, tuple(periods), pools, tuple(parts), uses, limits, rates, peaks, lengths, terms,
         tuple(found), notices,
     )  # fmt: skip
+
+
+def _check_vendors(scenario: Scenario) -> None:
+    """Refuse a share of a vendor that makes none of the racks."""
+    assert scenario.goal is not None
+    known = {rack_and_chip(pool, scenario.base_dir)[1].vendor for pool in scenario.fleet.pools.values()}
+    faults = []
+    for name in scenario.goal.vendors:
+        at = ("goal", "vendors", name)
+        here = scenario.tree.at(at)
+        if name not in known and here is not None:
+            what = f"no pool has racks of {name}{near(name, sorted(known))}"
+            faults.append(fault_at(here, at, what, "take it away", at_key=True))
+    if faults:
+        raise ScenarioError(*faults)
 
 
 def _goal(scenario: Scenario) -> dict[str, float]:

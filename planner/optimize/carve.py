@@ -7,6 +7,7 @@ deployment that is loaded most (they cost nothing and make queues shorter); what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -92,16 +93,19 @@ def _place(free: list[list[int]], counts: list[list[int]], o: int, chips: int) -
 def _fill(
     instance: Instance, decision: Decision, k: int, t: int, free: list[list[int]], counts: list[list[int]]
 ) -> None:
-    """Further replicas on the chips that are left, of what is loaded most."""
+    """Further replicas on the chips that are left, of what is loaded most; where nothing is, of the first in use."""
     kind = instance.kinds[k]
     used = loads(instance, decision, t)
     have = {o: decision.replicas[k][o][t] for o, option in enumerate(kind.options) if option.per_rack is None}
     work = {o: used.get((k, o), 0.0) * n for o, n in have.items() if n and used.get((k, o), 0.0) > 0}
+    if not work and not any(option.per_rack for option in kind.options):  # racks that have to stand stand to be used
+        able = [o for o in have if any((k, o) in {(a, b) for a, b, _ in way.takes} for way in instance.ways)]
+        work = dict.fromkeys(able[:1], 1.0)
     while work:
         fitting = [o for o in work if any(room >= kind.options[o].chips for domains in free for room in domains)]
         if not fitting:
             return
-        most = max(fitting, key=lambda o: (work[o] / have[o], -o))
+        most = max(fitting, key=lambda o: (work[o] / have[o] if have[o] else math.inf, -o))
         _place(free, counts, most, kind.options[most].chips)
         have[most] += 1
 
@@ -193,6 +197,7 @@ def _pool(scenario: Scenario, name: str, plain: Mapping[str, Any], rack: Rack, n
     """A pool of alike racks as the scenario file has it."""
     entries = scenario.resolved()["fleet"]["pools"][name]["deploy"]
     deploy = [{**entry, "per_rack": n} for entry, n in zip(entries, rack.counts, strict=True) if n]
+    deploy = deploy or [{**entries[0], "per_rack": 1}]  # on racks that nobody is sent to
     kept = {key: value for key, value in plain.items() if key not in _ONLY_HERE}
     made = {**kept, "count": rack.n, "deploy": deploy}
     return made | ({"existing": n_owned} if n_owned else {})

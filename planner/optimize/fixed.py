@@ -79,7 +79,7 @@ def cheaper(
     """
     if asked.instance.goal.keys() != {"tco"}:
         return None
-    allowed = {name: one for name, one in found.items() if one.tco_usd is not None and one.proved and not one.lifted}
+    allowed = {name: one for name, one in found.items() if one.tco_usd is not None and _is_allowed(asked, one.proved)}
     name = min(allowed, key=lambda name: allowed[name].tco_usd or 0.0, default="")
     best = allowed.get(name)
     if best is None or best.proved is None or best.tco_usd is None or best.tco_usd >= plan_usd:
@@ -88,8 +88,6 @@ def cheaper(
     assert theirs.decision is not None
     assert theirs.solved.decision is not None
     own, known = (_in_ways(asked, theirs.question, one) for one in (theirs.decision, theirs.solved.decision))
-    if not _holds_vendors(asked.instance, own):
-        return None
     bound = min(plan.solved.bound, total(asked.instance, known))
     solved = replace(theirs.solved, decision=known, bound=bound)
     others = {n: replace(one, reason="") if one.reason == THE_PLAN else one for n, one in found.items()}
@@ -109,9 +107,16 @@ def way_key(way: Way) -> tuple[str, tuple[tuple[int, int], ...]]:
     return way.cls, tuple((k, o) for k, o, _ in way.takes)
 
 
-def _holds_vendors(instance: Instance, decision: Decision) -> bool:
+def _is_allowed(asked: Question, proved: Proved | None) -> bool:
+    """Whether the scenario allows a fixed fleet's racks: what bounds them is lifted where one is searched for."""
+    if proved is None or proved.decision is None:
+        return False
+    instance, decision = asked.instance, proved.decision
     for t, _ in enumerate(instance.spans):
-        worth = [decision.racks(instance, k, t) * kind.capex_usd for k, kind in enumerate(instance.kinds)]
+        stands = [decision.racks(instance, k, t) for k, _ in enumerate(instance.kinds)]
+        if not all(kind.least <= n <= kind.most for kind, n in zip(instance.kinds, stands, strict=True)):
+            return False
+        worth = [n * kind.capex_usd for n, kind in zip(stands, instance.kinds, strict=True)]
         for share in instance.vendors:
             own = math.fsum(w for w, kind in zip(worth, instance.kinds, strict=True) if kind.vendor == share.vendor)
             whole = math.fsum(worth)
@@ -138,6 +143,10 @@ def _alone(asked: Question, name: str) -> Question | str:
     served = {way.cls for way in instance.ways if all(k == own for k, _, _ in way.takes)}
     missing = [cls for cls in instance.classes if cls not in served]
     if missing and not any(kind.most for pool, kind in zip(asked.pools, kinds, strict=True) if pool != name):
+        routes = asked.scenario.fleet.routes
+        away = [cls for cls in missing if cls in routes and name not in routes[cls]]
+        if away:
+            return f"{' and '.join(away)} is not sent there by fleet.routes"
         return f"{' and '.join(missing)} holds its limits there at no load"
     return replace(asked, instance=replace(instance, kinds=kinds, vendors=()))
 

@@ -1,4 +1,4 @@
-"""`deploy: any` written out: for each model of the traffic the sizes of a replica that are worth offering."""
+"""A scenario written out for the search: pools that are shared out over sites one by one, `deploy: any` as a list."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from planner.errors import Fault, Infeasible
 from planner.facts import catalog
 from planner.fleet.layout import domains_of, entry_wish, rack_and_chip
 from planner.scenario.load import rebuilt
+from planner.scenario.sites import place_of, written
 from planner.study.run import mean_lengths
 
 if TYPE_CHECKING:
@@ -16,6 +17,42 @@ if TYPE_CHECKING:
 
 OFFERED = 2
 """Sizes of a replica that are offered of a model: those with most output tokens per second and chip."""
+
+
+def written_out(scenario: Scenario) -> Scenario:
+    """The scenario with every pool at one site, and every `deploy` a list.
+
+    Raises:
+        Infeasible: no model of the traffic fits a domain of racks that leave their deployments open.
+    """
+    return with_menus(_with_pools_at_sites(scenario))
+
+
+def _with_pools_at_sites(scenario: Scenario) -> Scenario:
+    """Sites with shares as sites with pools: what stands at each of them under a name of its own, `POOL@SITE`."""
+    shared = [name for name, site in scenario.sites.items() if site.share_frac is not None]
+    plain = scenario.resolved()["fleet"]["pools"]
+    parts = {own: written(own, scenario.sites) for own in scenario.fleet.pools if own not in plain}
+    if not shared:
+        return scenario
+    changes: dict[Steps, Any] = {("fleet", "pools", name): None for name in dict.fromkeys(parts.values())}
+    for own, name in parts.items():
+        pool = scenario.fleet.pools[own]
+        made = {**plain[name], "count": pool.count}
+        if pool.existing or "existing" in made:
+            made["existing"] = pool.existing
+        if isinstance(made["deploy"], list):
+            made["deploy"] = [
+                {**entry, "decode_pool": laid.decode_pool} if "decode_pool" in entry else entry
+                for entry, laid in zip(made["deploy"], pool.deploy, strict=True)
+            ]
+        changes["fleet", "pools", own] = made
+    for cls, route in scenario.fleet.routes.items():
+        changes["fleet", "routes", cls] = list(route)
+    for name in shared:
+        changes["sites", name, "share"] = None
+        changes["sites", name, "pools"] = [own for own in parts if place_of(own, scenario.sites) == name]
+    return rebuilt(scenario, changes, name=scenario.name)
 
 
 def with_menus(scenario: Scenario) -> Scenario:

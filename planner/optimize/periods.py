@@ -74,7 +74,7 @@ def whens(scenario: Scenario, life_years: float) -> list[When]:
     at = 0.0
     for ix, period in enumerate(scenario.periods):
         path = f"periods[{ix}].start"
-        given = _offset_years(period.start, begin, path, faults) if period.start is not None else at
+        given = _offset_years(scenario, period.start, begin, path, faults) if period.start is not None else at
         if given is not None and abs(given - at) > 1 / DAYS_PER_YEAR * 1.5:
             word = "leaves a gap after" if given > at else "begins before the end of"
             before = scenario.periods[ix - 1].name if ix else "the plan's start"
@@ -106,7 +106,7 @@ def first_period(
         faults: list[Fault] = []
         earliest = _date(pool.available_from)
         if earliest is None:
-            offset = _offset_years(pool.available_from, None, f"{path}.available_from", faults)
+            offset = _offset_years(scenario, pool.available_from, None, f"{path}.available_from", faults)
         elif periods[0].start is None:
             way_out = "give the first period a date, as start: 2026-07-01, or write a time after the start (6 months)"
             faults.append(_fault(scenario, f"{path}.available_from", "the periods have no dates", way_out))
@@ -157,7 +157,9 @@ def _date(text: str) -> date | None:
         return None
 
 
-def _offset_years(text: str, begin: date | None, path: str, faults: list[Fault]) -> float | None:
+def _offset_years(
+    scenario: Scenario, text: str, begin: date | None, path: str, faults: list[Fault]
+) -> float | None:
     """Years after the plan's start, from a date or a length of time."""
     given = _date(text)
     if given is not None and begin is not None:
@@ -167,5 +169,5 @@ def _offset_years(text: str, begin: date | None, path: str, faults: list[Fault])
             return float(units.parse(text, "years"))
         except units.UnitError:
             pass
-    faults.append(Fault(f"{text} is neither a date nor a time", "write 2027-01-01, or 6 months", path=path))
+    faults.append(_fault(scenario, path, f"{text} is neither a date nor a time", "write 2027-01-01, or 6 months"))
     return None

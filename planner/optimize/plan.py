@@ -19,7 +19,7 @@ from planner.optimize.fixed import Search, cheaper, fixed_fleets, told
 from planner.optimize.instance import HOURS_PER_YEAR, Decision, parts, total
 from planner.optimize.linear import Stop
 from planner.optimize.memory import Memory, Notes
-from planner.optimize.menu import with_menus
+from planner.optimize.menu import written_out
 from planner.optimize.reading import loads
 from planner.optimize.uncertain import uncertainty
 from planner.optimize.verify import Proof, Proved, Run, prove, simulated
@@ -80,7 +80,7 @@ def optimize(
         what, way_out = "the scenario has no goal", "say what to minimise, as goal: {minimise: tco, horizon: 4 yr}"
         raise ScenarioError(Fault(what, way_out, path="goal", file=str(scenario.tree.origin.file)))
     asked = question(
-        with_menus(scenario),
+        written_out(scenario),
         folder=folder,
         workers=workers,
         progress=lambda done, n: note(f"sampling response surfaces: {done} of {n}"),

@@ -54,6 +54,7 @@ def sections(data: Mapping[str, Any]) -> Iterator[Trouble]:
     yield from _round_trips(data, traffic)
     yield from _length(data, traffic)
     yield from _growth(data, traffic)
+    yield from _by_period(data, pools)
     yield from _start(data)
 
 
@@ -162,6 +163,22 @@ def _growth(data: Mapping[str, Any], traffic: Mapping[str, Any]) -> Iterator[Tro
             if klass not in traffic:
                 what = f"no class of traffic is named {shown(klass)}{near(klass, traffic)}"
                 yield Trouble(("periods", i, "growth", klass), what)
+
+
+def _by_period(data: Mapping[str, Any], pools: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Values by period for periods that there are not."""
+    known = [str(_as_map(period).get("name")) for period in _list(data, "periods")] or ["plan"]
+    tables: list[tuple[Loc, Mapping[str, Any]]] = [(("goal", "budget"), _map(_map(data, "goal"), "budget"))]
+    for name, pool in pools.items():
+        tables += [(("fleet", "pools", name, key), _map(_as_map(pool), key)) for key in ("retire", "deliveries")]
+    for loc, table in tables:
+        if "value" in table:
+            continue  # a quantity in its long form
+        for period in table:
+            if period not in known:
+                what = f"no period is named {shown(period)}{near(str(period), known)}"
+                way_out = "" if "periods" in data else "without periods the only one is `plan`"
+                yield Trouble((*loc, period), what, way_out)
 
 
 def names(tree: Tree, base_dir: Path) -> Iterator[Trouble | Fault]:

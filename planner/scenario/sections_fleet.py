@@ -196,6 +196,9 @@ class Pool(Section):
                 f"{self.existing} racks are owned already and the pool has at most {most}",
                 "raise max, or own fewer",
             )
+        gone = sum(self.retire.values())
+        if gone > self.existing:
+            yield Trouble(("retire",), f"{gone} racks are to retire and {self.existing} are owned already", "retire fewer")
 
 
 class Survive(Section):

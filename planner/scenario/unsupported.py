@@ -24,6 +24,10 @@ def _is_range(tree: Tree) -> bool:
     return isinstance(tree.value, dict) and "value" not in tree.value
 
 
+def _has_shares(tree: Tree) -> bool:
+    return isinstance(tree.value, dict) and any(share.value is not None for share in tree.keys.values())
+
+
 def _is_any(tree: Tree) -> bool:
     return tree.value == "any"
 
@@ -56,6 +60,12 @@ UNSUPPORTED: tuple[Key, ...] = (
         _is_menu,
         "two entries have no per_rack: one of them can take what is left of a rack",
         verbs=("optimize",),
+    ),
+    Key(
+        "fleet.routes.*",
+        _has_shares,
+        "shares are what is chosen: name the pools alone, as [a, b]",
+        verbs=("run", "sweep", "headroom"),
     ),
     Key("sites", _always, "one site is planned for: write site", verbs=("run", "sweep", "headroom", "optimize")),
     Key("goal", _always, "no fleet is chosen: the one given is simulated", verbs=("optimize",)),

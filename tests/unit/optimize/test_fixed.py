@@ -10,6 +10,7 @@ import pytest
 
 from planner.optimize.build import Question, question
 from planner.optimize.fixed import THE_PLAN, Alone, Search, cheaper, fixed_fleets, told
+from planner.optimize.instance import VendorShare
 from planner.optimize.linear import Stop
 from planner.optimize.plan import optimize
 from planner.optimize.verify import Proof, Proved, prove
@@ -61,7 +62,14 @@ def test_a_fixed_fleet_that_the_scenario_allows_and_is_cheaper_is_the_plan(folde
     assert told(fleets)["fixed_reasons"] == {"greedy": THE_PLAN}
     # Not if it costs more, has more racks than are allowed, is not what is asked for, or breaks a vendor's share.
     assert cheaper(asked, plan, 3e6, found) is None
-    assert cheaper(asked, plan, 5e6, {"greedy": replace(found["greedy"], lifted={"h200": 1})}) is None
+    for kinds in (
+        [replace(kind, most=0) for kind in asked.instance.kinds],
+        [replace(kind, least=1) for kind in asked.instance.kinds],
+    ):
+        other = replace(asked, instance=replace(asked.instance, kinds=tuple(kinds)))
+        assert cheaper(other, plan, 5e6, found) is None
+    vendors = (VendorShare("amd", 0.5),)
+    assert cheaper(replace(asked, instance=replace(asked.instance, vendors=vendors)), plan, 5e6, found) is None
     carbon = replace(asked, instance=replace(asked.instance, goal={"carbon": 1.0}))
     assert cheaper(carbon, plan, 5e6, found) is None
 
