@@ -157,9 +157,7 @@ def _date(text: str) -> date | None:
         return None
 
 
-def _offset_years(
-    scenario: Scenario, text: str, begin: date | None, path: str, faults: list[Fault]
-) -> float | None:
+def _offset_years(scenario: Scenario, text: str, begin: date | None, path: str, faults: list[Fault]) -> float | None:
     """Years after the plan's start, from a date or a length of time."""
     given = _date(text)
     if given is not None and begin is not None:

@@ -198,7 +198,9 @@ class Pool(Section):
             )
         gone = sum(self.retire.values())
         if gone > self.existing:
-            yield Trouble(("retire",), f"{gone} racks are to retire and {self.existing} are owned already", "retire fewer")
+            yield Trouble(
+                ("retire",), f"{gone} racks are to retire and {self.existing} are owned already", "retire fewer"
+            )
 
 
 class Survive(Section):
