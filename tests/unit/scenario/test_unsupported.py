@@ -14,12 +14,12 @@ from tests.unit.scenario.scenario_text import SMALL, Loads
 ADDED = [
     ("count: 1", "count: {min: 0, max: 2}", "fleet.pools.a.count"),
     ("chips: 8}", "chips: 8}, {model: gpt-oss-120b, chips: 4}", "fleet.pools.a.deploy"),
-    ("run:", "goal: {minimise: capex, budget: {h1: 3 MUSD}}\nrun:", "goal"),
+    ("run:", "goal: {minimise: capex, budget: {plan: 3 MUSD}}\nrun:", "goal"),
     ("run:", "periods: [{name: h1, start: 2027-01-01, length: 6 months, growth: {chat: 1.5}}]\nrun:", "periods"),
-    ("count: 1", "count: 1, retire: {h1: 1}", "fleet.pools.a.retire"),
+    ("count: 1", "count: 1, existing: 1, retire: {plan: 1}", "fleet.pools.a.retire"),
     ("count: 1", "count: 1, available_from: 2027-01-01", "fleet.pools.a.available_from"),
     ("count: 1", "count: 1, lead_time: 20 weeks", "fleet.pools.a.lead_time"),
-    ("count: 1", "count: 1, deliveries: {h1: 3}", "fleet.pools.a.deliveries"),
+    ("count: 1", "count: 1, deliveries: {plan: 3}", "fleet.pools.a.deliveries"),
 ]
 SAID = {"sweep", "run.horizon"}
 
