@@ -95,10 +95,25 @@ def _contents(result: Result) -> str:
 def _variant(result: Result, name: str, chosen: Sequence[registry.Figure], rows: Mapping[str, pl.DataFrame]) -> str:
     look = registry.look_of(result)
     view = View(result, name, result.variants[name], look)
+    if result.plan is not None and name != result.plan["shown"]:
+        return _article(view, [*(section(view) for section in _ANSWER), _elsewhere(result.plan["shown"])])
     made = [registry.drawn(figure, rows[figure.name], name, look) for figure in chosen]
     parts = [section(view) for section in _ANSWER]
     parts += [horizon(view, made), figures(view, made)]
     parts += [section(view) for section in _EVIDENCE]
-    head = f'<h2 id="{anchor(name, "variant")}">{esc(name)}</h2>' if view.is_one_of_several else ""
-    label = f'aria-labelledby="{anchor(name, "variant")}"' if head else 'aria-label="The review"'
+    return _article(view, parts)
+
+
+def _article(view: View, parts: Sequence[str | None]) -> str:
+    at = anchor(view.name, "variant")
+    head = f'<h2 id="{at}">{esc(view.name)}</h2>' if view.is_one_of_several else ""
+    label = f'aria-labelledby="{at}"' if head else 'aria-label="The review"'
     return f'<article class="variant" {label}>{head}{"".join(part for part in parts if part)}</article>'
+
+
+def _elsewhere(shown: str) -> str:
+    """Of a plan one variant has all figures: the peak that is dearest to meet."""
+    link = f'<a href="#{anchor(shown, "variant")}">{esc(shown)}</a>'
+    return (
+        f'<p class="note">Figures and evidence are shown for {link}; the rows of all are in <code>figures/</code>.</p>'
+    )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["View", "anchor", "esc", "item_list", "pointer", "section", "table"]
 
 Path = Sequence[str | int]
+LONG_NAME = 28
+"""Letters from which on a name may be broken."""
 
 
 def esc(text: object) -> str:
@@ -94,7 +96,8 @@ class View:
     def swatch(self, pool: str) -> str:
         """The pool's name behind a square of its colour."""
         ix = list(self.look.pools).index(pool)
-        return f'<span class="pool"><span class="sw p{ix % 6}" aria-hidden="true"></span>{esc(pool)}</span>'
+        long = " long" if len(pool) > LONG_NAME else ""
+        return f'<span class="pool{long}"><span class="sw p{ix % 6}" aria-hidden="true"></span>{esc(pool)}</span>'
 
 
 def shown(value: Any, kind: str) -> str:
@@ -174,5 +177,6 @@ def section(title: str, body: str, *, at: str, level: int | None = None, classes
     """A part of the page under its own heading: of the whole page, or at a level inside a variant."""
     kind = "" if level is None else ' class="part"'
     level = level or 2
+    kinds = f' class="{classes}"' if classes else ""
     head = f'<h{level} id="{at}"{kind}>{escape(title)}</h{level}>'
-    return f'<section aria-labelledby="{at}" class="{classes}">{head}\n{body}\n</section>'
+    return f'<section aria-labelledby="{at}"{kinds}>{head}\n{body}\n</section>'

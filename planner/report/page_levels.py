@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from planner.aggregate import slo
 from planner.report.page_html import View, anchor, esc, section, table
 
 __all__ = ["limits"]
+
+MOST_SHOWN = 10
+"""Classes whose limits are not folded away."""
 
 
 def limits(view: View) -> str | None:
@@ -15,8 +22,11 @@ def limits(view: View) -> str | None:
         for ix in range(len(each["limits"]))
     ]
     has_intervals = any(view.interval("time", *path) for path in places)
-    rows = []
-    for name, figures in view.tree["classes"].items():
+    shown, folded = _ordered(view.tree["classes"])
+    rows: list[list[str]] = []
+    n_shown = 0
+    for name in (*shown, *folded):
+        figures = view.tree["classes"][name]
         for ix, limit in enumerate(figures["limits"]):
             at = ("classes", name, "limits", ix)
             met = {True: "met", False: "missed", None: "unknown"}[limit["met"]]
@@ -26,10 +36,32 @@ def limits(view: View) -> str | None:
             row += [view.interval("time", *at, "value")] if has_intervals else []
             rows.append([*row, esc(figures["model"])])
         rows.append(_attained(view, name, has_intervals=has_intervals))
+        n_shown = len(rows) if name in shown else n_shown
     head = ["Class", "Metric", "Verdict", "Value", "Limit", "Margin", *(["Interval"] if has_intervals else []), "Model"]
-    body = table("Limits by class", head, rows, words=(0, 1, 2, len(head) - 1), classes="slo")
+    words = (0, 1, 2, len(head) - 1)
+    body = table("Limits by class", head, rows[:n_shown], words=words, classes="slo")
+    if folded:
+        rest = table("Limits of the further classes", head, rows[n_shown:], words=words, classes="slo")
+        body += f"<details><summary>{len(folded)} further classes, which hold their limits</summary>{rest}</details>"
     body += _counts(view) + _checks(view)
     return section("Service levels", body, at=anchor(view.name, "slo"), level=view.level)
+
+
+def _ordered(classes: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The classes that are shown, and those that are folded away: of many, those that hold with the most to spare."""
+    names = list(classes)
+    if len(names) <= MOST_SHOWN:
+        return names, []
+    tight = {name: slo.tightest({"classes": {name: classes[name]}, "checks": []}) for name in names}
+
+    def order(name: str) -> tuple[bool, float]:
+        found = tight[name]
+        margin = float("inf") if found is None else float("-inf") if found.margin_frac is None else found.margin_frac
+        return not slo.n_missed(classes[name]), margin
+
+    names.sort(key=order)
+    n = max(MOST_SHOWN, sum(1 for name in names if classes[name]["verdict"] != "met"))
+    return names[:n], names[n:]
 
 
 def _checks(view: View) -> str:

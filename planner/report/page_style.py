@@ -81,7 +81,8 @@ thead th{color:var(--soft);font-weight:500;font-size:.8rem;vertical-align:bottom
 white-space:nowrap}
 tbody th{font-weight:600}
 .n{text-align:right}td.n{white-space:nowrap}
-.pool{white-space:nowrap}
+.pool{white-space:nowrap}.pool.long{white-space:normal;overflow-wrap:break-word}
+tbody th{max-width:17rem;overflow-wrap:break-word}
 .sw{display:inline-block;width:.72em;height:.72em;margin-right:.42em;border-radius:2px;vertical-align:-.02em}
 .track{display:block;height:3px;margin-top:.3rem;background:var(--line);border-radius:2px}
 .bar{display:block;height:3px;border-radius:2px}
@@ -99,6 +100,10 @@ tbody th{font-weight:600}
 figure{margin:0;min-width:0}figure.alone{max-width:36rem;margin-top:1.2rem}
 figcaption{margin-top:.5rem}
 .fig{display:block;width:100%;height:auto;font-family:"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif}
+.plan{display:block;width:100%;max-width:52rem;margin:1.2rem 0 .2rem}.plan text{font-size:11.5px;fill:var(--ink)}
+.plan .soft{fill:var(--soft)}.plan .grid{stroke:var(--line)}.plan .stands{fill-opacity:.55}
+.k0{fill:var(--p0)}.k1{fill:var(--p1)}.k2{fill:var(--p2)}.k3{fill:var(--p3)}.k4{fill:var(--p4)}.k5{fill:var(--p5)}
+.whole{fill:var(--mark)}
 .live{display:none;position:relative;width:100%;user-select:none;-webkit-user-select:none;touch-action:pan-y}
 .live svg{display:block;width:100%!important;height:auto!important;overflow:visible}
 @media screen{.is-live>.live{display:block}.is-live>svg.fig{display:none}}
@@ -119,6 +124,7 @@ color:var(--soft)}
 .tools .name{margin-right:.25rem}.tools .hint{margin-left:.3rem}
 .tools button{font:inherit;color:var(--ink);background:var(--well);border:1px solid var(--line);border-radius:5px;
 padding:.14rem .55rem;min-height:1.75rem;min-width:1.9rem;cursor:pointer}
+.tools .chip{max-width:min(20rem,80vw);overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .tools button:hover:not(:disabled){border-color:var(--soft)}.tools button:disabled{opacity:.5;cursor:default}
 .tools button[aria-pressed=true]{border-color:var(--ink);box-shadow:inset 0 0 0 1px var(--ink);font-weight:640}
 @media (hover:none){.tools .hint{display:none}}
@@ -134,7 +140,8 @@ footer{margin-top:3rem;padding-top:1rem;padding-bottom:3rem;color:var(--soft);fo
 @media (max-width:54rem){.figures{grid-template-columns:minmax(0,1fr)}}
 @media (max-width:34rem){
 body{font-size:15px}header{padding-top:1.5rem}
-table{font-size:.84rem}th,td{padding-right:.8rem;white-space:nowrap}.wrap{white-space:normal;min-width:15rem}
+table{font-size:.84rem}th,td{padding-right:.8rem;white-space:nowrap}
+tbody th{white-space:normal;max-width:11rem}.wrap{white-space:normal;min-width:15rem}
 .cards{grid-template-columns:repeat(2,minmax(0,1fr));gap:0 1.1rem}.cards .big{font-size:1.3rem}
 }
 @page{size:A4;margin:13mm 14mm}

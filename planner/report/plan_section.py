@@ -10,14 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner import units
+from planner.report.figures import registry
 from planner.report.page_html import esc, section
 from planner.report.page_html import table as bare_table
 from planner.report.plan_text import fixed_racks
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
+    from planner.report.figures.style import Look
 
-_WIDTH, _LEFT, _ROW, _TOP = 720.0, 110.0, 44.0, 26.0
+_WIDTH, _LEFT, _ROW, _TOP = 720.0, 110.0, 48.0, 22.0
+_MOST_LETTERS = 16
 _COLOURS = 6
 
 
@@ -26,9 +29,10 @@ def plan(result: Result) -> str | None:
     found = result.plan
     if found is None:
         return None
+    mark = "met" if found["verified"] else "missed"
     parts = [
-        f"<p>{esc(_answer(found))}</p>",
-        _schedule(found),
+        f'<p class="verdict {mark}"><strong>{esc(_order(found))}</strong> {esc(_answer(found))}</p>',
+        _schedule(found, registry.look_of(result)),
         _demand(found),
         _money(found),
         _fixed(found),
@@ -40,11 +44,21 @@ def plan(result: Result) -> str | None:
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int]) -> str:
     """A table below its title."""
-    return f"<h3>{esc(title)}</h3>{bare_table(title, heads, rows, words=words)}"
+    return f'<h3 class="part">{esc(title)}</h3>{bare_table(title, heads, rows, words=words)}'
 
 
 def _usd(value: float | None) -> str:
     return units.format(value, "money")
+
+
+def _order(found: Mapping[str, Any]) -> str:
+    """What to order, in a sentence."""
+    orders = []
+    for period in found["periods"]:
+        racks = " and ".join(f"{n} {name}" for name, n in period["buy"].items() if n)
+        if racks:
+            orders.append(racks if len(found["periods"]) == 1 else f"{racks} for {period['name']}")
+    return f"Order {', '.join(orders)}." if orders else "Order nothing."
 
 
 def _answer(found: Mapping[str, Any]) -> str:
@@ -63,9 +77,10 @@ def _answer(found: Mapping[str, Any]) -> str:
 # -- the purchase schedule ---------------------------------------------------------------------------------------------
 
 
-def _schedule(found: Mapping[str, Any]) -> str:
+def _schedule(found: Mapping[str, Any], look: Look) -> str:
     periods = found["periods"]
     pools = [name for name in periods[0]["fleet"] if any(period["fleet"][name] for period in periods)]
+    colours = {name: ix for ix, name in enumerate(dict.fromkeys([*look.pools, *periods[0]["fleet"]]))}
     end = found["horizon_years"]
     scale = (_WIDTH - _LEFT - 4) / end
     height = _TOP + _ROW * len(pools) + 6
@@ -74,23 +89,23 @@ def _schedule(found: Mapping[str, Any]) -> str:
     for period in periods:
         x, width = _LEFT + period["start_years"] * scale, period["years"] * scale
         label = esc(period["name"])
-        shapes.append(f'<text x="{x + 3:.1f}" y="16" class="axis">{label}</text>')
+        shapes.append(f'<text x="{x + 3:.1f}" y="14" class="soft">{label}</text>')
         shapes.append(f'<line x1="{x:.1f}" y1="20" x2="{x:.1f}" y2="{height:.1f}" class="grid"/>')
         for row, name in enumerate(pools):
             n, bought = period["fleet"][name], period["buy"][name]
             if not n:
                 continue
-            tall = (_ROW - 10) * n / most
+            tall = (_ROW - 18) * n / most
             y = _TOP + _ROW * (row + 1) - tall - 2
             words = f"{n}" + (f" (+{bought})" if bought else "")
             shapes.append(
                 f'<rect x="{x + 1:.1f}" y="{y:.1f}" width="{max(1.0, width - 2):.1f}" height="{tall:.1f}" '
-                f'class="stands k{row % _COLOURS}"><title>{esc(name)}, {label}: {esc(words)} racks</title></rect>'
+                f'class="stands k{colours[name] % _COLOURS}"><title>{esc(name)}, {label}: {esc(words)} racks</title>'
+                f'</rect><text x="{x + 4:.1f}" y="{y - 4:.1f}">{words}</text>'
             )
-            shapes.append(f'<text x="{x + 5:.1f}" y="{max(y - 2, y + min(tall, 13.0)):.1f}" class="on">{words}</text>')
     for row, name in enumerate(pools):
         y = _TOP + _ROW * (row + 1) - 6
-        shapes.append(f'<text x="{_LEFT - 6:.0f}" y="{y:.1f}" text-anchor="end" class="axis">{esc(name)}</text>')
+        shapes.append(f'<text x="{_LEFT - 8:.0f}" y="{y:.1f}" text-anchor="end" class="soft">{esc(_cut(name))}</text>')
     rows = [
         [
             esc(period["name"]),
@@ -105,21 +120,18 @@ def _schedule(found: Mapping[str, Any]) -> str:
     ]
     heads = ["Period", "From", "Buy", "Racks that stand", "Cash", "Provisioned", "Mean draw"]
     words = "Racks that stand in each period by pool, and how many of them are bought"
-    style = (
-        "<style>.plan text{font:12px system-ui,sans-serif;fill:currentColor}.plan .grid{stroke:currentColor;"
-        "stroke-opacity:.2}.plan .stands{fill:#4878a8;fill-opacity:.55}.plan .k1{fill:#c77c34}.plan .k2{fill:#5a9a5a}"
-        ".plan .k3{fill:#a05a8c}.plan .k4{fill:#888}.plan .k5{fill:#b8a13a}</style>"
-    )
-    svg = (
-        f'<svg class="plan" role="img" aria-label="{words}" viewBox="0 0 {_WIDTH:.0f} {height:.0f}" '
-        f'width="100%">{style}{"".join(shapes)}</svg>'
-    )
+    box = f'viewBox="0 0 {_WIDTH:.0f} {height:.0f}"'
+    svg = f'<svg class="plan" role="img" aria-label="{words}" {box}>{"".join(shapes)}</svg>'
     return f"<figure>{svg}<figcaption>{words} (+ in brackets).</figcaption></figure>" + table(
         "Purchases by period", heads, rows, words=(0, 1, 2, 3)
     )
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}\u2026"
 
 
 def _demand(found: Mapping[str, Any]) -> str:
@@ -155,7 +167,7 @@ def _money(found: Mapping[str, Any]) -> str:
         start, width = 100 * so_far / whole, 100 * usd / whole
         bar = (
             f'<svg viewBox="0 0 100 8" width="160" height="10" aria-hidden="true"><rect x="{start:.2f}" y="0" '
-            f'width="{width:.2f}" height="8" fill="currentColor" fill-opacity=".5"/></svg>'
+            f'width="{width:.2f}" height="8" class="whole"/></svg>'
         )
         rows.append([esc(part), _usd(usd), units.format(usd / whole, "frac"), bar])
         so_far += usd

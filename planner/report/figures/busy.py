@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.aggregate.result import Result
 
 HOUR_S = 3600.0
-LEAST_HOURS, MOST_CELLS, MOST_WITH_WORDS = 6, 72, 13
+LEAST_HOURS, MOST_CELLS, MOST_WITH_WORDS, MOST_WIDE = 6, 72, 13, 130
 COLUMNS = {"variant": "str", "pool": "str", "start_s": "f64", "end_s": "f64", "busy_frac": "f64"}
 
 
@@ -70,7 +70,10 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     ]
     n_cells = len({row["t"] for row in values})
     pools = list(dict.fromkeys(row["name"] for row in values))
-    y = alt.Y("name:N", sort=pools, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
+    wide = min(MOST_WIDE, max(50.0, 6.2 * max(len(name) for name in pools)))
+    y = alt.Y(
+        "name:N", sort=pools, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False, labelLimit=MOST_WIDE)
+    )
     title = f"time, {time.unit}; figures are % of chip time"
     base = chart(values)
     layers = [
@@ -90,7 +93,7 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
             .mark_text(color=LIGHT["ink"], aria=False, clip=True)
             .encode(x=alt.X("mid:Q"), y=y, text=alt.Text("label:N"))
         )
-    return with_signals(layer(*layers, width=look.width - 80, height=34 * len(pools)), time)
+    return with_signals(layer(*layers, width=look.width - 30 - wide, height=34 * len(pools)), time)
 
 
 def time_of_rows(rows: pl.DataFrame) -> Time:

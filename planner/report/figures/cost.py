@@ -60,7 +60,9 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     y = alt.Y("part:N", sort=[*parts, "all"], title=None, axis=alt.Axis(grid=False, ticks=False, domain=False))
     scale = alt.Scale(domain=[0, whole * 1.22 or 1.0], nice=False)
     x = alt.X("from_usd_per_h:Q", title="USD an hour", scale=scale, axis=alt.Axis(tickCount=5))
-    legend = alt.Legend(title=None, orient="top", symbolType="square", direction="horizontal", offset=2)
+    legend = alt.Legend(
+        title=None, orient="top", symbolType="square", direction="horizontal", offset=2, columns=4, labelLimit=110
+    )
     color = alt.Color("pool:N", scale=alt.Scale(domain=list(look.pools), range=look.colours), legend=legend)
     layers = [
         chart(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 from planner import units
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from planner.aggregate.result import Result
 
 USER, YIELD = "tokens_per_s_per_user", "tokens_per_s_out_per_kw_chip_rated"
-HEIGHT = 250
+HEIGHT, MOST_WIDE = 250, 190
 DASHES = ((1, 0), (5, 3), (2, 2), (8, 3, 2, 3))
 COLUMNS = {
     "variant": "str",
@@ -115,7 +116,7 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
         for row in rows.iter_rows(named=True)
     ]
     curve = [row for row in values if row["what"] == "curve"]
-    dots = [row | {"label": plain(row["class"])} for row in values if row["what"] == "run"]
+    dots = [row for row in values if row["what"] == "run"]
     x_ends, y_ends = _ends([row["x"] for row in values], 1.3), _ends([row["y"] for row in values], 3.0)
     x_scale, y_scale = (alt.Scale(type="log", domain=list(ends), nice=False) for ends in (x_ends, y_ends))
     x_axis, y_axis = (alt.Axis(values=decades(ends)[1], labelExpr=SI_LABEL) for ends in (x_ends, y_ends))
@@ -126,7 +127,8 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     dashes = alt.Scale(domain=models, range=[DASHES[ix % len(DASHES)] for ix in range(len(models))])
     points = [_only(row, "line", "pool", "model", "x", "y", "words") for row in curve]
     lines = chart(points).mark_line(aria=False)
-    labels = chart(_labels(curve, dots, x_ends, y_ends, look.width - 70)) if curve else None
+    at_dots = _dot_labels(dots, x_ends, y_ends, look.width - 70)
+    labels = chart(_labels(curve, at_dots, x_ends, y_ends, look.width - 70)) if curve else None
     layers = [
         lines.encode(
             x=x,
@@ -138,19 +140,19 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
         )
     ]
     if labels is not None:
-        named = labels.mark_text(align="center", aria=False)
+        named = labels.mark_text(align="center", aria=False, limit=MOST_WIDE)
         layers.append(named.encode(x=x, y=y, color=color, text=alt.Text("label:N"), opacity=picked()))
     if curve:
         layers.append(spot(points, x=x, y=y, size=70))
     if dots:
-        at = chart([_only(row, "pool", "x", "y", "label", "words") for row in dots])
+        at = chart([_only(row, "pool", "x", "y", "words") for row in dots])
         layers += [
             at.mark_point(filled=True, size=90, stroke=LIGHT["ink"], strokeWidth=1).encode(
                 x=x, y=y, color=color, description=alt.Description("words:N"), opacity=picked()
             ),
-            at.mark_text(align="right", dx=-9, dy=5, fontWeight=600, color=LIGHT["ink"], aria=False).encode(
-                x=x, y=y, text=alt.Text("label:N"), opacity=picked()
-            ),
+            chart(at_dots)
+            .mark_text(align="right", dx=-9, dy=5, fontWeight=600, color=LIGHT["ink"], aria=False, limit=MOST_WIDE)
+            .encode(x=x, y=y, text=alt.Text("label:N"), opacity=picked()),
         ]
     return with_signals(layer(*layers, width=look.width - 70, height=HEIGHT))
 
@@ -164,6 +166,38 @@ def _ends(values: list[float], below: float) -> tuple[float, float]:
     return min(values) / below, max(values) * 1.3
 
 
+def _place(value: float, ends: tuple[float, float], size: float) -> float:
+    """Where a value stands on a logarithmic axis of some length."""
+    return (log(value) - log(ends[0])) / (log(ends[1]) - log(ends[0])) * size
+
+
+def _value(place: float, ends: tuple[float, float], size: float) -> float:
+    return exp(place / size * (log(ends[1]) - log(ends[0])) + log(ends[0]))
+
+
+def _wide(label: str, a_letter: float) -> float:
+    return min(len(label) * a_letter, MOST_WIDE)
+
+
+def _dot_labels(
+    dots: list[dict[str, Any]], x_ends: tuple[float, float], y_ends: tuple[float, float], width: float
+) -> list[dict[str, Any]]:
+    """The names of the classes at their dots; of those that lie upon each other the first, and how many more."""
+    found: list[tuple[float, float, list[dict[str, Any]]]] = []
+    for dot in dots:
+        x, y = _place(dot["x"], x_ends, width), _place(dot["y"], y_ends, HEIGHT)
+        near = next((group for at_x, at_y, group in found if abs(at_x - x) < 60 and abs(at_y - y) < 13), None)
+        if near is None:
+            found.append((x, y, [dot]))
+        else:
+            near.append(dot)
+    return [
+        _only(group[0], "x", "y", "pool")
+        | {"label": plain(group[0]["class"]) + (f" and {len(group) - 1} more" if len(group) > 1 else "")}
+        for _, _, group in found
+    ]
+
+
 def _labels(
     curve: list[dict[str, Any]],
     dots: list[dict[str, Any]],
@@ -172,29 +206,21 @@ def _labels(
     width: float,
 ) -> list[dict[str, Any]]:
     """Names of the lines below their fast ends; those that would lie upon each other, or on a dot, are moved down."""
-    from math import exp, log
-
-    def place(value: float, ends: tuple[float, float], size: float) -> float:
-        return (log(value) - log(ends[0])) / (log(ends[1]) - log(ends[0])) * size
-
-    def value(place: float, ends: tuple[float, float], size: float) -> float:
-        return exp(place / size * (log(ends[1]) - log(ends[0])) + log(ends[0]))
-
     found: list[dict[str, Any]] = []
     taken: list[tuple[float, float, float]] = []
     for dot in dots:
-        half = len(dot["label"]) * 3.4 + 9
-        taken.append((place(dot["x"], x_ends, width) - half + 6, place(dot["y"], y_ends, HEIGHT), half))
+        half = _wide(dot["label"], 6.8) / 2 + 9
+        taken.append((_place(dot["x"], x_ends, width) - half + 6, _place(dot["y"], y_ends, HEIGHT), half))
     lines = dict.fromkeys(row["line"] for row in curve)
     ends = [min((row for row in curve if row["line"] == line), key=lambda row: row["n_seqs"]) for line in lines]
     for end in sorted(ends, key=lambda row: -row["y"]):
-        half = len(end["line"]) * 3.1
-        across = min(max(place(end["x"], x_ends, width), half), width - half)
-        up = place(end["y"], y_ends, HEIGHT) - 10
+        half = _wide(end["line"], 6.2) / 2
+        across = min(max(_place(end["x"], x_ends, width), half), width - half)
+        up = _place(end["y"], y_ends, HEIGHT) - 10
         while any(abs(up - y) < 13 and abs(across - x) < half + other for x, y, other in taken):
             up -= 13
         taken.append((across, up, half))
-        x, y = value(across, x_ends, width), value(max(6, up), y_ends, HEIGHT)
+        x, y = _value(across, x_ends, width), _value(max(6, up), y_ends, HEIGHT)
         found.append({"x": x, "y": y, "label": plain(end["line"]), "pool": end["pool"]})
     return found
 

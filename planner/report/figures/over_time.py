@@ -72,7 +72,15 @@ def power_draw(rows: pl.DataFrame, look: Look) -> Any:
         .encode(
             x=time.x(f"time, {time.unit}"),
             y=alt.Y("value:Q", title="kW at the meter", stack="zero"),
-            color=_pools(look).legend(title=None, orient="top", symbolType="square", direction="horizontal", offset=2),
+            color=_pools(look).legend(
+                title=None,
+                orient="top",
+                symbolType="square",
+                direction="horizontal",
+                offset=2,
+                columns=4,
+                labelLimit=110,
+            ),
             opacity=picked(0.75),
         )
     )

@@ -91,7 +91,9 @@ def draw(rows: pl.DataFrame, look: Look) -> Any:
     ends = alt.Color(
         "end:N",
         scale=alt.Scale(domain=["at its low", "at its high"], range=[LIGHT["soft"], LIGHT["ink"]]),
-        legend=alt.Legend(title=None, orient="top", symbolType="square", direction="horizontal", offset=2),
+        legend=alt.Legend(
+            title=None, orient="top", symbolType="square", direction="horizontal", offset=2, columns=4, labelLimit=110
+        ),
     )
     layers = [
         base.mark_bar(height={"band": 0.66}).encode(

@@ -18,10 +18,10 @@ import pytest
 from planner import Result
 from planner.aggregate.store import load
 from planner.report import page as page_module
-from planner.report import page_evidence, page_live
+from planner.report import page_evidence, page_levels, page_live
 from planner.report.figures import registry
 from planner.report.page import page
-from planner.report.page_html import esc
+from planner.report.page_html import View, esc
 from planner.report.verdict import binding
 from tests import reviews
 from tests.fleets import variant as hand_made
@@ -267,6 +267,28 @@ def test_room_for_more_is_shown_where_it_was_found(one: Result, pages: dict[str,
     assert "then chat ttft p95 breaks" in text
     none = {**one.variants["base"], "headroom": dict.fromkeys(found)}
     assert "no end" in page(replace(one, variants={"base": none}))
+
+
+def test_of_many_classes_the_tightest_are_shown_and_the_rest_is_folded(one: Result) -> None:
+    tree = one.variants["base"]
+    chat = tree["classes"]["chat"]
+    classes = {}
+    for ix in range(40):
+        limits = [{**limit, "margin_frac": (ix + 1) / 50} for limit in chat["limits"]]
+        classes[f"class {ix}"] = {**chat, "limits": limits}
+    classes["late"] = {
+        **chat,
+        "verdict": "missed",
+        "limits": [{**chat["limits"][0], "met": False, "margin_frac": -1.0}],
+    }
+    result = replace(one, variants={"base": {**tree, "classes": classes}})
+    text = page_levels.limits(View(result, "base", result.variants["base"], registry.look_of(result)))
+    assert text is not None
+    shown, folded = text.split("<summary>31 further classes, which hold their limits")
+    assert re.findall(r'<th scope="row">([^<]*)</th>', shown)[0] == "late"
+    assert ">class 8<" in shown
+    assert ">class 9<" not in shown
+    assert all(f">class {ix}<" in folded for ix in range(9, 40))
 
 
 CHECKED = """\

@@ -34,6 +34,7 @@ def _result(**changes: Any) -> Result:
     limit = {"metric": "ttft", "quantile": "p95", "value": 0.1, "limit": 0.5, "met": True}
     tree = {
         "title": "T",
+        "pools": {"a<b": {}},
         "classes": {"chat": {"limits": [limit]}},
         "checks": [{"label": "5 % kept free", "verdict": "met"}],
     }
@@ -67,6 +68,7 @@ def test_the_page_shows_the_schedule_demand_money_and_what_limits_are_worth() ->
     assert "<b, " not in html
     for words in (
         "3 (+1)",
+        "Order 2 a&lt;b for one, 1 a&lt;b for two.",
         "2027-01-01",
         "80.0 %",
         "all_x",
