@@ -163,7 +163,7 @@ def comparison(kind: str, left: str, right: str, found: Sequence[Pair]) -> str:
         cells = (textwrap.shorten(shown(fact), _LONGEST, placeholder=" ...") for fact in (one, other))
         times = "-" if share is None else f"{units.figures(share)} x"
         rows.append((path, *cells, times, grades[0] if grades[0] == grades[1] else " / ".join(grades)))
-    return table((kind, left, right, "ratio", "grades"), rows, left=(0, 4)) + f"\n{MARK}"
+    return marked(table((kind, left, right, "ratio", "grades"), rows, left=(0, 4)))
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -253,12 +253,17 @@ def entry_data(entry: Entry) -> dict[str, Any]:
     }
 
 
+def marked(text: str) -> str:
+    """`text`, and what the mark in it means, where it has one."""
+    return f"{text}\n{MARK}" if MARK[0] in text else text
+
+
 def overview(kind: str, entries: Sequence[Entry]) -> str:
     """Names with the main figures of their kind."""
     columns = list(_FIGURES.get(kind, ()))
     head = (kind, *columns, "")
     rows = [(e.name, *(_brief(e.figures[column]) for column in columns), e.title) for e in entries]
-    return table(head, rows, left=(0, len(head) - 1)) + (f"\n{MARK}" if columns else "")
+    return marked(table(head, rows, left=(0, len(head) - 1)))
 
 
 def _brief(fact: Fact | None) -> str:

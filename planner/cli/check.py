@@ -151,8 +151,10 @@ def _summary(file: str, scenario: Scenario, seen: Preview | None) -> str:
     verbs = verbs_for(scenario)
     lines.append(f"  for: {', '.join(f'planner {verb}' for verb in verbs) or 'no verb of this version'}")
     if seen is not None:
-        lines += [f"  {p.pool}: {p.n_replicas} x {p.label} on {p.n_chips} chips each" for p in seen.fleet.placed]
-        lines += [f"  {pool.name}: {pool.idle_chips} idle chips" for pool in seen.fleet.pools if pool.idle_chips]
+        for pool in seen.fleet.pools:
+            idle = f", of which {pool.idle_chips:,} idle" if pool.idle_chips else ""
+            lines.append(f"  {pool.name}: {pool.n_chips:,} chips{idle}")
+            lines += [f"    {p.n_replicas} x {p.label} on {p.n_chips} chips each" for p in pool.placed]
         lines += [
             f"  {name}: {n:,} of {seen.offered[name]:,} requests are too large for every replica and will be rejected"
             for name, n in seen.too_large.items()

@@ -119,12 +119,13 @@ def notices(chip: Chip, model: Model, stack: Stack, names: tuple[str, ...]) -> t
     """Which engine was taken where the scenario names none, and what its measured steps are off by."""
     words = []
     if len(names) > 1:
-        words.append(f"{stack.engine} makes most of {model.name} on {chip.name}, of {', '.join(names)}")
+        others = " and ".join(names)
+        words.append(f"engine {stack.engine} for {model.name} on {chip.name}: of {others} it gives most, as measured")
     elif names and stack.engine != chip.engine:
-        words.append(f"{stack.engine} is the one engine measured with {model.name} on {chip.name} or its like")
-    if stack.factor != 1.0:
-        steps = f"its steps take {stack.factor:.3g} of those of the engine's other models"
-        words.append(f"{steps}, as measured" if words else f"{stack.engine} with {model.name} on {chip.name}: {steps}")
+        words.append(f"engine {stack.engine} for {model.name} on {chip.name}: the one measured there, or on its like")
+    if f"{stack.factor:.3g}" != "1":
+        steps = f"its steps take {stack.factor:.3g} times what that engine's take with other models"
+        words.append(steps if words else f"engine {stack.engine} for {model.name} on {chip.name}: {steps}")
     return (Notice("stack", "; ".join(words)),) if words else ()
 
 

@@ -46,7 +46,8 @@ def test_the_best_makes_most_and_has_the_steps_that_were_measured() -> None:
             # Every part of a step takes the factor, so the time between tokens does.
             assert one.choice.tpot_s == pytest.approx(plain.tpot_s * one.factor, rel=1e-6)
     text = stack.notices(chip, model, best, ("trtllm", "vllm"))[0].message
-    assert text.startswith(f"{best.engine} makes most of gpt-oss-120b on b200-sxm, of trtllm, vllm; its steps take ")
+    assert text.startswith(f"engine {best.engine} for gpt-oss-120b on b200-sxm: of trtllm and vllm it gives most")
+    assert "; its steps take " in text
 
 
 def test_nothing_measured_leaves_the_pooled_engine_alone() -> None:
