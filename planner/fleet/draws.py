@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner import core
+from planner import core, units
 from planner.errors import Notice
 from planner.fleet import stretches
+from planner.fleet.operation import NS_PER_S
 from planner.fleet.stretches import Stretch
+from planner.traffic.schema import NO_SESSION
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,12 +100,34 @@ def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
     facts = DrawnFacts(
         length_ns=traffic.length_ns,
         failed_rows=traffic.failed_rows,
-        notices=traffic.notices,
+        notices=(*traffic.notices, *_of_pauses(traffic.frame, draw)),
         block_tokens=traffic.block_tokens,
         n_requests=tuple(cell.frame.height for cell in cells),
         shortest_kv_tokens=_shortest(traffic.frame, len(draw.scenario.traffic)),
     )
     return facts, cells
+
+
+def _of_pauses(frame: pl.DataFrame, draw: Draw) -> list[Notice]:
+    """Classes of which sessions outlast the warm-up of a cut: the parts then begin and end emptier than the whole."""
+    import polars as pl
+
+    if not draw.stretches or "after_row" not in frame.columns:
+        return []
+    first = draw.stretches[0]
+    warmup_s = (first.to_ns - first.end_ns) / NS_PER_S
+    sums = frame.filter(pl.col("session") != NO_SESSION).group_by("class_ix", "session").agg(pl.col("delay_ns").sum())
+    found = []
+    for ix, name in enumerate(draw.scenario.traffic):
+        pauses = sums.filter(pl.col("class_ix") == ix)["delay_ns"].sort()
+        p95_s = int(pauses[int(0.95 * (len(pauses) - 1))]) / NS_PER_S if len(pauses) else 0.0
+        if p95_s > warmup_s:
+            message = (
+                f"{name}: cut in time with {units.format(warmup_s, 'time')} of warm-up, but of its sessions one in "
+                f"twenty pauses for {units.format(p95_s, 'time')} or more: the parts are less busy than the whole"
+            )
+            found.append(Notice("split_sessions", message))
+    return found
 
 
 def _piece(cell: CellRequests, piece: Stretch, n_classes: int) -> CellRequests:

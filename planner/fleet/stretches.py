@@ -3,6 +3,9 @@
 A stretch counts the requests that arrive in [begin, end) and the work of that time. Requests that arrive up to a
 warm-up before it and after it are simulated with it, as shadows that nobody counts: they come as a second set of
 classes behind the first. Times are those of the whole run, so outages, windows and clocks need no shift.
+
+A session or a task is counted with the stretch in which it begins, all its requests with it, also those that are sent
+after the stretch: such a stretch is simulated until they are done, up to the run's own end.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import core
+from planner.traffic.schema import NO_ROW
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,14 +70,17 @@ def stretch(begin_ns: int, end_ns: int, *, length_ns: int, warmup_ns: int) -> St
     )
 
 
-def spec_of(spec: Mapping[str, Any], piece: Stretch) -> dict[str, Any]:
-    """The spec of a cell for a stretch; `stretch` in it is for `trimmed`, the core does not see it."""
+def spec_of(spec: Mapping[str, Any], piece: Stretch, *, has_chains: bool) -> dict[str, Any]:
+    """The spec of a cell for a stretch; `stretch` in it is for `trimmed`, the core does not see it.
+
+    Where there are chains, requests may be sent until the run's own end, though none begins so late.
+    """
     shadows = [{**each, "limits": []} for each in spec["classes"]]
     return {
         **spec,
         "classes": [*spec["classes"], *shadows],
         "warmup_ns": spec["warmup_ns"] if piece.is_first else piece.begin_ns,
-        "length_ns": piece.to_ns,
+        "length_ns": spec["length_ns"] if has_chains else piece.to_ns,
         "stretch": {
             "n_classes": len(spec["classes"]),
             "begin_ns": piece.begin_ns,
@@ -98,7 +105,12 @@ def requests(frame: pl.DataFrame, piece: Stretch, n_classes: int) -> tuple[pl.Da
     if not piece.is_last:
         is_counted &= at < piece.end_ns
     shadow = pl.col("class_ix") + pl.lit(n_classes, dtype=frame.schema["class_ix"])
-    return mine.with_columns(pl.when(is_counted).then("class_ix").otherwise(shadow).alias("class_ix")), first
+    mine = mine.with_columns(pl.when(is_counted).then("class_ix").otherwise(shadow).alias("class_ix"))
+    if "after_row" in mine.columns:  # all requests of a chain have the arrival of its first, so none is cut off
+        after = pl.col("after_row")
+        own = after - pl.lit(first, dtype=pl.UInt64)
+        mine = mine.with_columns(pl.when(after == NO_ROW).then(after).otherwise(own).alias("after_row"))
+    return mine, first
 
 
 def simulate_cell(

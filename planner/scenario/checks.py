@@ -235,10 +235,10 @@ def values(question: Question) -> Iterator[Trouble]:
     yield from sites.faults(question)
     length_s = question.run.length_s
     for name, klass in question.traffic.items() if question.run.split_s is not None else ():
-        chained = next((key for key in ("sessions", "agents") if getattr(klass, key) is not None), None)
-        if chained is not None or klass.arrivals == "closed":
-            what = "requests that follow one another cannot be cut into parts of time"
-            yield Trouble(("traffic", name, chained or "arrivals"), what, "take run.split away")
+        if klass.arrivals == "closed":
+            what = "a closed loop cannot be cut in time: what its clients are at hangs on all that was before"
+            way_out = "take run.split away; run.seeds of a shorter run tell as much of a load that never changes"
+            yield Trouble(("traffic", name, "arrivals"), what, way_out)
     for name, klass in question.traffic.items():
         if klass.rate_req_per_s is not None and length_s is not None:
             expected = klass.rate_req_per_s * length_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -16,6 +16,7 @@ from planner.fleet.cells import ns, sim_spec
 from planner.fleet.draws import Draw, can_be_anywhere
 from planner.fleet.executor import Executor, Progress, Simulation
 from planner.study.fits import check_fits, check_span
+from planner.traffic import chains
 
 if TYPE_CHECKING:
     from planner.aggregate.inputs import VariantRun
@@ -140,9 +141,7 @@ def _plan(
                     Simulation(
                         inputs=inputs,
                         draw=draw,
-                        specs=tuple(stretches.spec_of(each, piece) for piece in cuts for each in specs)
-                        if cuts
-                        else tuple(specs),
+                        specs=tuple(_in_time(specs, cuts, scenario)),
                         replicas=replicas * max(1, len(cuts)),
                         end_ns=facts.length_ns + ns(scenario.run.drain_s),
                         n_requests=_expected(facts, draw),
@@ -151,6 +150,17 @@ def _plan(
                 )
             jobs.append(_Job(ix, seed, known[key]))
     return simulations, jobs, said
+
+
+def _in_time(
+    specs: Sequence[Mapping[str, Any]], cuts: Sequence[Stretch], scenario: Scenario
+) -> Iterator[Mapping[str, Any]]:
+    """The specs of the cells of a fleet, in each piece of time."""
+    if not cuts:
+        yield from specs
+    has_chains = any(chains.is_chained(cls) for cls in scenario.traffic.values())
+    for piece in cuts:
+        yield from (stretches.spec_of(spec, piece, has_chains=has_chains) for spec in specs)
 
 
 def _spec(each: Asked, facts: DrawnFacts | None) -> dict[str, Any]:

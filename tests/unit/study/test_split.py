@@ -131,6 +131,35 @@ def test_prefixes_and_rows_of_requests_survive_the_cut() -> None:
     assert before.filter(pl.col("begin_ns") < pl.col("last")).height < 0.01 * spans.height  # only across a seam
 
 
+SESSIONS = "traffic.bulk.sessions={turns: {dist: geometric, mean: 4}, think: THINK s}"
+AGENTS = "traffic.bulk.agents={steps: {dist: geometric, mean: 4}, tool: 500 ms}"
+
+
+@pytest.mark.parametrize("chained", [SESSIONS.replace("THINK", "1"), AGENTS], ids=["sessions", "agents"])
+def test_sessions_and_tasks_are_whole_where_they_begin(chained: str) -> None:
+    more = ("run.seeds=1", "fleet.cell_replicas=8", chained)
+    whole, cut = tree(*more), tree(*more, *CUT)
+    assert cut["classes"]["chat"]["offered"] == whole["classes"]["chat"]["offered"]
+    a, b = (each["classes"]["bulk"] for each in (whole, cut))
+    assert b["offered"] == pytest.approx(a["offered"], rel=0.005)  # the run's end cuts off a request more or less
+    assert b["tasks"] == pytest.approx(a["tasks"], rel=0.02)
+    assert b["task_s"]["mean"] == pytest.approx(a["task_s"]["mean"], rel=0.05)
+    assert b["e2e_s"]["p95"] == pytest.approx(a["e2e_s"]["p95"], rel=0.05)
+    for name in ("tokens_per_s_out", "busy_frac"):
+        assert cut["pools"]["a"][name] == pytest.approx(whole["pools"]["a"][name], rel=0.03), name
+    assert abs(cut["split"]["step_energy_frac"]) < 0.03
+    rows = run(load("-", stdin_text=TEXT, sets=[*more, *CUT]), keep_requests=True).tables["requests"]["row"]
+    assert rows.is_sorted()
+    assert rows.n_unique() == len(rows) == cut["requests"]["offered"]
+    assert not [n for n in cut["notices"] if n["code"] == "split_sessions"]
+
+
+def test_sessions_that_outlast_the_warm_up_are_told() -> None:
+    more = ("run.seeds=1", SESSIONS.replace("THINK", "8"), *CUT)
+    (notice,) = [n for n in tree(*more)["notices"] if n["code"] == "split_sessions"]
+    assert "bulk: cut in time with 10.0 s of warm-up, but of its sessions one in twenty pauses for" in notice["message"]
+
+
 def test_where_it_is_cut() -> None:
     pieces = plan(length_ns=100, split_ns=30, warmup_ns=5)
     assert [(p.from_ns, p.begin_ns, p.end_ns, p.to_ns) for p in pieces] == [
@@ -149,8 +178,11 @@ def test_where_it_is_cut() -> None:
         (("run.split=10 s",), "the parts are not longer than the warm-up"),
         (("run.split=25 s", "run.warmup=7 s"), "warmup is no multiple of the window"),
         (
-            ("run.split=25 s", "traffic.bulk.sessions={turns: {dist: geometric, mean: 3}, think: 1 s}"),
-            "requests that follow one another cannot be cut",
+            (
+                "run.split=25 s",
+                "traffic.loop={model: gpt-oss-120b, arrivals: closed, concurrency: 4, input: 9 tok, output: 9 tok}",
+            ),
+            "a closed loop cannot be cut in time.*run.seeds of a shorter run",
         ),
     ],
 )
