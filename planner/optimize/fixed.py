@@ -261,4 +261,4 @@ def _why_not(asked: Question, stop: Stop) -> str:
         "the link": replace(instance, links=()),
     }
     ways = [name for name, one in freer.items() if solve(one, stop).decision is not None]
-    return f"{' or '.join(ways)} does not allow it" if ways else "several limits together do not allow it"
+    return f"not within {' or '.join(ways)}" if ways else "not within several limits together"

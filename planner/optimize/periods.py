@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -74,13 +75,13 @@ def whens(scenario: Scenario, life_years: float) -> list[When]:
     at = 0.0
     for ix, period in enumerate(scenario.periods):
         path = f"periods[{ix}].start"
-        given = _offset_years(scenario, period.start, begin, path, faults) if period.start is not None else at
-        if given is not None and abs(given - at) > 1 / DAYS_PER_YEAR * 1.5:
-            word = "leaves a gap after" if given > at else "begins before the end of"
+        late = _days_late(scenario, period.start, begin, at, path, faults) if period.start is not None else 0.0
+        if abs(late) > 1:
+            word = "leaves a gap after" if late > 0 else "begins before the end of"
             before = scenario.periods[ix - 1].name if ix else "the plan's start"
             what = f"{period.name} {word} {before}"
             faults.append(_fault(scenario, path, what, "periods stand in order, without a gap: leave start out"))
-        start = None if begin is None else begin + timedelta(days=round(at * DAYS_PER_YEAR))
+        start = None if begin is None else _date(period.start or "") or day_after(begin, at)
         found.append(When(period.name, at, at + period.length_years, start))
         at += period.length_years
     if horizon is not None and found[-1].start_years >= horizon:
@@ -106,7 +107,7 @@ def first_period(
         faults: list[Fault] = []
         earliest = _date(pool.available_from)
         if earliest is None:
-            offset = _offset_years(scenario, pool.available_from, None, f"{path}.available_from", faults)
+            offset = _offset_years(scenario, pool.available_from, f"{path}.available_from", faults)
         elif periods[0].start is None:
             way_out = "give the first period a date, as start: 2026-07-01, or write a time after the start (6 months)"
             faults.append(_fault(scenario, f"{path}.available_from", "the periods have no dates", way_out))
@@ -148,6 +149,33 @@ def _fault(scenario: Scenario, path: str, what: str, way_out: str) -> Fault:
     return Fault(what, way_out, path=path, file=origin.file, line=origin.line, col=origin.col)
 
 
+def day_after(begin: date, years: float) -> date:
+    """The day so much later, by the calendar as far as that is whole months; a day that a month lacks is its last.
+
+    >>> day_after(date(2026, 7, 1), 0.5), day_after(date(2028, 1, 31), 1 / 12)
+    (datetime.date(2027, 1, 1), datetime.date(2028, 2, 29))
+    """
+    months = round(years * 12, 6)
+    whole = int(months)
+    year, month = divmod(begin.year * 12 + begin.month - 1 + whole, 12)
+    day = min(begin.day, monthrange(year, month + 1)[1])
+    return date(year, month + 1, day) + timedelta(days=round((months - whole) * DAYS_PER_YEAR / 12))
+
+
+def _days_late(
+    scenario: Scenario, text: str, begin: date | None, at: float, path: str, faults: list[Fault]
+) -> float:
+    """By how many days a period starts after the one before it ends, as its start is written."""
+    given = _date(text)
+    if given is not None and begin is not None:
+        return float((given - day_after(begin, at)).days)
+    if given is not None:
+        faults.append(_fault(scenario, path, "the first period has no date", "give it one, or leave start out"))
+        return 0.0
+    years = _offset_years(scenario, text, path, faults)
+    return 0.0 if years is None else (years - at) * DAYS_PER_YEAR
+
+
 def _date(text: str) -> date | None:
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text.strip()):
         return None
@@ -157,15 +185,11 @@ def _date(text: str) -> date | None:
         return None
 
 
-def _offset_years(scenario: Scenario, text: str, begin: date | None, path: str, faults: list[Fault]) -> float | None:
-    """Years after the plan's start, from a date or a length of time."""
-    given = _date(text)
-    if given is not None and begin is not None:
-        return (given - begin).days / DAYS_PER_YEAR
-    if given is None:
-        try:
-            return float(units.parse(text, "years"))
-        except units.UnitError:
-            pass
+def _offset_years(scenario: Scenario, text: str, path: str, faults: list[Fault]) -> float | None:
+    """Years after the plan's start, from a length of time."""
+    try:
+        return float(units.parse(text, "years"))
+    except units.UnitError:
+        pass
     faults.append(_fault(scenario, path, f"{text} is neither a date nor a time", "write 2027-01-01, or 6 months"))
     return None

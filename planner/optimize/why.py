@@ -24,7 +24,7 @@ from planner.study.group import Part
 
 RUNNER_UP_FRAC = 0.02
 MW, MUSD = 1e6, 1e6
-DEMAND_STEP = 0.01
+DEMAND, DEMAND_STEP = "demand", 0.01
 MOST_RACKS = 2000
 _FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)
 
@@ -53,6 +53,10 @@ def why(asked: Question, proved: Proved, stop: Stop, memory: Memory | None = Non
             word: None if made is None else total(changed, made) - cost
             for word, made, changed in (("more", more, change(1.0)), ("less", less, change(-1.0)))
         }
+        for word, sign in (("more", 1.0), ("less", -1.0)):
+            value = worth[word]
+            if value is not None:  # what frees the choice never costs; the search's own gap might say so
+                worth[word] = min(0.0, value) if sign * _frees(name) > 0 else max(0.0, value)
         is_free = worth["more"] is not None and abs(worth["more"]) <= abs(cost) * max(stop.gap_frac, 1e-6)
         is_free = is_free and worth["less"] is not None and abs(worth["less"]) <= abs(cost) * max(stop.gap_frac, 1e-6)
         dual = duals.get(row)
@@ -101,8 +105,13 @@ def _knobs(asked: Question, instance: Instance) -> list[tuple[str, str, Change, 
         found.append(("carbon limit", "1000 tCO2e", _carbon(instance), "carbon", 1.0))
     if any(link.name == GIVEN for link in instance.links):
         found.append((GIVEN, "1 GB/s", _link(instance), GIVEN, 1.0))
-    found.append(("demand", "1 %", _demand(instance), "", 1.0))
+    found.append((DEMAND, "1 %", _demand(instance), "", 1.0))
     return found
+
+
+def _frees(name: str) -> float:
+    """1 where more of a limit allows more plans, -1 where it allows fewer."""
+    return -1.0 if name == DEMAND else 1.0
 
 
 def _with(things: tuple[Thing, ...], ix: int, **changes: Any) -> tuple[Thing, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from planner.optimize.build import Question, question
 from planner.optimize.carve import PEAK, carved, filled, scenario_of
 from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
-from planner.optimize.periods import whens, worth_years
+from planner.optimize.periods import day_after, whens, worth_years
 from planner.optimize.plan import Effort, NoPlan, optimize
 from planner.optimize.program import solve
 from planner.optimize.reading import balanced
@@ -243,6 +244,16 @@ def test_periods_in_order_worth_and_dates() -> None:
     for other, what in (("2027-03-01", "leaves a gap after one"), ("2026-10-01", "begins before the end of one")):
         with pytest.raises(ScenarioError, match=what):
             whens(scenario(dated.replace("2026-12-31", other)), 5.0)
+    # By the calendar: half a year after July is the new year, ten years are ten years with their leap days.
+    begin = date(2026, 7, 1)
+    assert [day_after(begin, years) for years in (0.5, 1, 1.5, 10)] == [
+        date(2027, 1, 1), date(2027, 7, 1), date(2028, 1, 1), date(2036, 7, 1),
+    ]  # fmt: skip
+    assert [w.start for w in found] == [begin, date(2026, 12, 31)]  # as it is written
+    long = dated.replace("6 months}", "10 yr}").replace("2026-12-31", "2036-07-01").replace("horizon: 4", "horizon: 20")
+    assert whens(scenario(long), 5.0)[1].start == date(2036, 7, 1)
+    with pytest.raises(ScenarioError, match=r"periods\[1\]\.start: the first period has no date"):
+        whens(scenario(dated.replace("start: 2026-07-01, ", "")), 5.0)
     with pytest.raises(ScenarioError, match=r"two starts 0.5 years into a plan of 0.25 years"):
         whens(scenario(dated, "goal.horizon=3 months"), 5.0)
 

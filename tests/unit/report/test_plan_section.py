@@ -52,7 +52,7 @@ def _result(**changes: Any) -> Result:
         "periods": [_period("one", 0.0, 2, 2), _period("two", 1.0, 1, 3)],
         "fixed_fleets": {"all_x": 6.48e6, "all_y": None},
         "fixed_racks": {"all_x": {"x": 4}, "all_y": {}},
-        "fixed_reasons": {"all_y": "the budget does not allow it"},
+        "fixed_reasons": {"all_y": "not within the budget"},
         "binding": [
             {"limit": "power limit", "unit": "1 MW", "one_more": -1.2e6, "one_less": None, "lp_dual_per_unit": -9e5}
         ],
@@ -73,7 +73,7 @@ def test_the_page_shows_the_schedule_demand_money_and_what_limits_are_worth() ->
         "80.0 %",
         "all_x",
         "+20.0 %",
-        "the budget does not allow it",
+        "not within the budget",
         "no plan",
         "66.7 %",
     ):
