@@ -162,9 +162,7 @@ def day_after(begin: date, years: float) -> date:
     return date(year, month + 1, day) + timedelta(days=round((months - whole) * DAYS_PER_YEAR / 12))
 
 
-def _days_late(
-    scenario: Scenario, text: str, begin: date | None, at: float, path: str, faults: list[Fault]
-) -> float:
+def _days_late(scenario: Scenario, text: str, begin: date | None, at: float, path: str, faults: list[Fault]) -> float:
     """By how many days a period starts after the one before it ends, as its start is written."""
     given = _date(text)
     if given is not None and begin is not None:
