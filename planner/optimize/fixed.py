@@ -14,7 +14,7 @@ from planner.optimize.build import Question
 from planner.optimize.carve import TYPICAL, scenario_of
 from planner.optimize.instance import HOURS_PER_YEAR, Decision, Instance, Way, rates, total
 from planner.optimize.linear import Stop
-from planner.optimize.program import solve
+from planner.optimize.search import solve
 from planner.optimize.verify import Proof, Proved, prove
 
 GREEDY = "greedy"

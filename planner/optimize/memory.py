@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from planner.optimize.instance import Decision, Instance
 from planner.optimize.linear import Stop
-from planner.optimize.program import Failed, Solved, solve
+from planner.optimize.program import Failed
+from planner.optimize.search import Solved, solve
 
 
 class Notes(Protocol):
@@ -55,7 +56,7 @@ class Memory:
         failed: Sequence[Failed] = (),
         below: float | None = None,
     ) -> Solved:
-        """`program.solve`."""
+        """`search.solve`."""
         asked = repr((instance, stop, tuple(failed), below))
         key = f"solved {hashlib.sha256(asked.encode()).hexdigest()}"
         return _solved(self.of(key, lambda: asdict(solve(instance, stop, failed=failed, below=below))))

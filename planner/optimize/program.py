@@ -1,4 +1,4 @@
-"""The integer program: an instance as rows and columns, and the decision that HiGHS finds in it.
+"""The integer program: an instance as rows and columns. Searched in `planner.optimize.search`.
 
     minimise   sum of the goals, weighted                                  over racks bought, replicas, shares
     racks      N[k,t] = existing[k,t] + bought[k,0..t], least <= N <= most
@@ -18,20 +18,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, floor
+from dataclasses import dataclass
 
-from planner.optimize.instance import Decision, Instance, Kind, rates, total
-from planner.optimize.linear import INF, Answer, Program, Stop
+from planner.optimize.instance import Instance, Kind, rates
+from planner.optimize.linear import Program
 from planner.optimize.links import rows_of
-from planner.optimize.reading import read
 
 TIE = 2e-7
 """What a rack costs more in the search than it does, as a share of the dearest rack: it settles ties."""
-FEW_REPLICAS = 96
-"""With more chosen counts of replicas than that, a program is solved without them being whole first."""
-NEAR = 1
-"""How many racks of a kind and span the second search may change."""
 _MOST_PATTERNS = 400
 
 
@@ -42,19 +36,6 @@ class Failed:
     span: int
     replicas: tuple[tuple[int, int, int], ...]
     """(kind, option, replicas), of the deployments that serve the class that missed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """A decision and how far it is proven."""
-
-    status: str
-    """optimal, stopped, infeasible or none."""
-    decision: Decision | None = None
-    gap_frac: float = 0.0
-    bound: float = -INF
-    nodes: int = 0
-    is_timed_out: bool = False
 
 
 @dataclass(slots=True)
@@ -79,97 +60,6 @@ class Model:
     """USD (or kWh, kgCO2e) of one unit of the program's objective."""
     fixed: float
     """What is added to the objective whatever is decided."""
-
-
-def solve(
-    instance: Instance, stop: Stop | None = None, *, failed: Sequence[Failed] = (), below: float | None = None
-) -> Solved:
-    """The best decision; `failed` fleets are left out, and with `below` only decisions better than that count."""
-    stop = stop or Stop()
-    model = build(instance, failed=failed)
-    if below is not None:
-        program = model.program
-        program.row({c: v for c, v in enumerate(program.cost) if v}, upper=(below - model.fixed) / model.scale)
-    found = _search(model, stop)
-    if found.status in {"infeasible", "none"}:
-        return Solved(found.status, is_timed_out=found.is_timed_out)
-    least = found.bound * model.scale + model.fixed
-    if instance.then is not None:
-        found = _second(model, found, stop)
-    decision = read(model, found.values)
-    bound = min(least, total(instance, decision))  # without what settles ties
-    return Solved(found.status, decision, found.gap_frac, bound, found.nodes, found.is_timed_out)
-
-
-def _search(model: Model, stop: Stop) -> Answer:
-    """Solve; a large program first without whole replicas, which proves a bound, and then close to what that bought.
-
-    Racks are what costs: whole replicas on about the same racks lie within the gap, or the whole program is solved.
-    """
-    program = model.program
-    chosen = [c for kind in model.columns.replicas for row in kind for c in row if c is not None]
-    if len(chosen) <= FEW_REPLICAS:
-        return program.solve(stop)
-    for column in chosen:
-        program.whole[column] = False
-    rough = _rounded_bounds(model, stop)
-    for column in chosen:
-        program.whole[column] = True
-    if rough.status in {"infeasible", "none"}:
-        return rough
-    bought = [column for row in model.columns.bought for column in row]
-    kept = [(program.lower[c], program.upper[c]) for c in bought]
-    for column, (low, high) in zip(bought, kept, strict=True):
-        at = round(rough.values[column])
-        program.lower[column], program.upper[column] = max(low, at - NEAR), min(high, at + NEAR)
-    near = program.solve(replace(stop, gap_frac=stop.gap_frac / 4, nodes=stop.nodes // 4))
-    for column, (low, high) in zip(bought, kept, strict=True):
-        program.lower[column], program.upper[column] = low, high
-    if near.status in {"optimal", "stopped"}:
-        gap = (near.objective - rough.bound) / max(abs(near.objective), 1e-12)
-        if gap <= stop.gap_frac:
-            found = replace(near, status="optimal", bound=min(rough.bound, near.objective))
-            return replace(found, nodes=rough.nodes + near.nodes)
-    return program.solve(stop, start=near.values or None)
-
-
-def _rounded_bounds(model: Model, stop: Stop) -> Answer:
-    """Racks next to where they would be if they came in parts; the whole search where that leaves too wide a gap."""
-    program = model.program
-    relaxed = program.solve(is_relaxed=True)
-    if relaxed.status != "optimal":
-        return program.solve(replace(stop, gap_frac=stop.gap_frac / 2))
-    racks = [column for row in model.columns.racks for column in row]
-    kept = [(program.lower[c], program.upper[c]) for c in racks]
-    for column, (low, high) in zip(racks, kept, strict=True):
-        at = relaxed.values[column]
-        program.lower[column], program.upper[column] = max(low, floor(at + 1e-6)), min(high, ceil(at - 1e-6))
-    near = program.solve(replace(stop, gap_frac=stop.gap_frac / 5))
-    for column, (low, high) in zip(racks, kept, strict=True):
-        program.lower[column], program.upper[column] = low, high
-    if near.values and near.objective - relaxed.objective <= stop.gap_frac * 0.8 * abs(near.objective):
-        return replace(near, bound=relaxed.objective)
-    return program.solve(replace(stop, gap_frac=stop.gap_frac / 2))
-
-
-def _second(model: Model, first: Answer, stop: Stop) -> Answer:
-    """Among decisions as good as the first answer, the best in the second goal."""
-    program, instance = model.program, model.instance
-    assert instance.then is not None
-    slack = max(abs(first.objective) * max(stop.gap_frac, 1e-7), 1e-9)
-    program.row({c: v for c, v in enumerate(program.cost) if v}, upper=first.objective + slack)
-    _set_cost(model, {instance.then: 1.0})
-    second = program.solve(stop)
-    if second.status in {"infeasible", "none"}:
-        return first
-    return Answer(
-        "stopped" if "stopped" in (first.status, second.status) else "optimal",
-        second.values,
-        first.objective,
-        first.bound,
-        first.nodes + second.nodes,
-        is_timed_out=first.is_timed_out or second.is_timed_out,
-    )
 
 
 def build(instance: Instance, *, failed: Sequence[Failed] = ()) -> Model:
@@ -208,11 +98,11 @@ def build(instance: Instance, *, failed: Sequence[Failed] = ()) -> Model:
         _racks_down(model)
     for fleet in failed:
         _leave_out(model, fleet)
-    _set_cost(model, instance.goal)
+    set_cost(model, instance.goal)
     return model
 
 
-def _set_cost(model: Model, goal: Mapping[str, float]) -> None:
+def set_cost(model: Model, goal: Mapping[str, float]) -> None:
     """Write the weighted goals into the program's objective, scaled to numbers near one, ties settled."""
     instance, program, columns = model.instance, model.program, model.columns
     spans = range(len(instance.spans))

@@ -19,8 +19,9 @@ from planner.optimize.carve import PEAK, TYPICAL, filled, scenario_of
 from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
 from planner.optimize.memory import Memory
-from planner.optimize.program import Failed, Solved
+from planner.optimize.program import Failed
 from planner.optimize.reading import balanced, loads, of_class
+from planner.optimize.search import Solved, solve
 from planner.study.group import Part
 from planner.traffic.load import at_load
 

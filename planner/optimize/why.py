@@ -17,7 +17,8 @@ from planner.optimize.instance import Decision, Instance, Kind, Place, Span, tot
 from planner.optimize.linear import Stop
 from planner.optimize.links import GB, GIVEN, rows_of
 from planner.optimize.memory import Memory
-from planner.optimize.program import Model, build, solve
+from planner.optimize.program import Model, build
+from planner.optimize.search import solve
 from planner.optimize.verify import Proved
 from planner.study.curves import crossing
 from planner.study.group import Part

@@ -18,8 +18,8 @@ from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
 from planner.optimize.periods import day_after, whens, worth_years
 from planner.optimize.plan import Effort, NoPlan, optimize
-from planner.optimize.program import solve
 from planner.optimize.reading import balanced
+from planner.optimize.search import solve
 from planner.optimize.uncertain import uncertainty
 from planner.optimize.verify import Proof, misses_of, prove
 from planner.scenario import Scenario, load
