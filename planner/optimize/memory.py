@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from planner.optimize.instance import Decision, Instance
 from planner.optimize.linear import Stop
-from planner.optimize.program import Failed
+from planner.optimize.program import Failed, Seen
 from planner.optimize.search import Solved, solve
 
 
@@ -54,12 +54,13 @@ class Memory:
         stop: Stop | None = None,
         *,
         failed: Sequence[Failed] = (),
+        seen: Sequence[Seen] = (),
         below: float | None = None,
     ) -> Solved:
         """`search.solve`."""
-        asked = repr((instance, stop, tuple(failed), below))
+        asked = repr((instance, stop, tuple(failed), tuple(seen), below))
         key = f"solved {hashlib.sha256(asked.encode()).hexdigest()}"
-        return _solved(self.of(key, lambda: asdict(solve(instance, stop, failed=failed, below=below))))
+        return _solved(self.of(key, lambda: asdict(solve(instance, stop, failed=failed, seen=seen, below=below))))
 
 
 def _solved(tree: dict[str, Any]) -> Solved:

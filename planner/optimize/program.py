@@ -16,17 +16,16 @@ racks wins, of those the one with racks of the kinds that come first, bought lat
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from planner.optimize.instance import Instance, Kind, rates
 from planner.optimize.linear import Program
 from planner.optimize.links import rows_of
+from planner.optimize.patterns import are_nested, patterns
 
 TIE = 2e-7
 """What a rack costs more in the search than it does, as a share of the dearest rack: it settles ties."""
-_MOST_PATTERNS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,14 @@ class Failed:
     span: int
     replicas: tuple[tuple[int, int, int], ...]
     """(kind, option, replicas), of the deployments that serve the class that missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Racks that need not be looked at again: another plan has other numbers of them in one of these spans."""
+
+    racks: tuple[tuple[int, int, int], ...]
+    """(kind, span, racks that stand)."""
 
 
 @dataclass(slots=True)
@@ -60,10 +67,12 @@ class Model:
     """USD (or kWh, kgCO2e) of one unit of the program's objective."""
     fixed: float
     """What is added to the objective whatever is decided."""
+    plain: list[float] = field(default_factory=list)
+    """The objective without what settles ties."""
 
 
-def build(instance: Instance, *, failed: Sequence[Failed] = ()) -> Model:
-    """The program of an instance."""
+def build(instance: Instance, *, failed: Sequence[Failed] = (), seen: Sequence[Seen] = ()) -> Model:
+    """The program of an instance, without the fleets that `failed` and the racks that were `seen`."""
     program = Program()
     spans = range(len(instance.spans))
     bought, racks, replicas = [], [], []
@@ -98,6 +107,8 @@ def build(instance: Instance, *, failed: Sequence[Failed] = ()) -> Model:
         _racks_down(model)
     for fleet in failed:
         _leave_out(model, fleet)
+    for one in seen:
+        _other_racks(model, one)
     set_cost(model, instance.goal)
     return model
 
@@ -124,6 +135,7 @@ def set_cost(model: Model, goal: Mapping[str, float]) -> None:
             for t in spans:
                 cost[columns.shares[w][t]] += weight * found.share[w][t]
     dearest = max((abs(v) for v in cost), default=0.0) or 1.0
+    model.plain = [v / dearest for v in cost]
     n_kinds = len(instance.kinds)
     for k in range(n_kinds):
         for t in spans:
@@ -145,7 +157,7 @@ def _carving(model: Model) -> None:
         if not chosen:
             continue
         sizes = sorted({chips for _, chips in chosen})
-        if all(b % a == 0 for a, b in itertools.pairwise(sizes)):
+        if are_nested(sizes):
             for t, rack in enumerate(model.columns.racks[k]):
                 for size in sizes:
                     holds = sum(room // size * size for room in kind.domains)
@@ -170,33 +182,6 @@ def _by_patterns(model: Model, k: int, kind: Kind, chosen: Sequence[tuple[int, i
             assert column is not None
             terms = {u: -float(pattern[place]) for u, pattern in zip(used, found, strict=True)}
             model.program.row(terms | {column: 1.0}, upper=0.0, name=f"chips of {kind.name}")
-
-
-def patterns(domains: Sequence[int], sizes: Sequence[int]) -> list[tuple[int, ...]]:
-    """The fullest ways to carve a rack: counts of each size, none of which could be raised; at most 400 of them."""
-    made: set[tuple[int, ...]] = {(0,) * len(sizes)}
-    for room in domains:
-        ways: set[tuple[int, ...]] = set()
-        _fill(room, sizes, 0, (), ways)
-        made = _undominated({tuple(a + b for a, b in zip(one, way, strict=True)) for one in made for way in ways})
-    return sorted(made, reverse=True)[:_MOST_PATTERNS]
-
-
-def _fill(room: int, sizes: Sequence[int], at: int, so_far: tuple[int, ...], found: set[tuple[int, ...]]) -> None:
-    if at == len(sizes):
-        if room < min(sizes):
-            found.add(so_far)
-        return
-    for n in range(room // sizes[at], -1, -1):
-        _fill(room - n * sizes[at], sizes, at + 1, (*so_far, n), found)
-
-
-def _undominated(found: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
-    return {
-        one
-        for one in found
-        if not any(other != one and all(b >= a for a, b in zip(one, other, strict=True)) for other in found)
-    }
 
 
 def _demand(model: Model, t: int, shares: Sequence[Sequence[int]]) -> None:
@@ -349,3 +334,21 @@ def _leave_out(model: Model, fleet: Failed) -> None:
             program.row({column: 1.0, is_more: -float(n + 1)}, lower=0.0)
         more[is_more] = 1.0
     program.row(more, lower=1.0)
+
+
+def _other_racks(model: Model, seen: Seen) -> None:
+    """Some number of racks is another one."""
+    program = model.program
+    other: dict[int, float] = {}
+    for k, t, n in seen.racks:
+        column = model.columns.racks[k][t]
+        low, high = program.lower[column], program.upper[column]
+        if n < high:
+            is_more = program.column(0, 1, is_whole=True)
+            program.row({column: 1.0, is_more: low - (n + 1)}, lower=low)
+            other[is_more] = 1.0
+        if n > low:
+            is_less = program.column(0, 1, is_whole=True)
+            program.row({column: 1.0, is_less: high - (n - 1)}, upper=high)
+            other[is_less] = 1.0
+    program.row(other, lower=1.0)

@@ -8,7 +8,7 @@ from math import ceil, floor
 
 from planner.optimize.instance import Decision, Instance, total
 from planner.optimize.linear import INF, Answer, Stop
-from planner.optimize.program import Failed, Model, build, set_cost
+from planner.optimize.program import Failed, Model, Seen, build, set_cost
 from planner.optimize.reading import read
 
 FEW_REPLICAS = 96
@@ -31,14 +31,19 @@ class Solved:
 
 
 def solve(
-    instance: Instance, stop: Stop | None = None, *, failed: Sequence[Failed] = (), below: float | None = None
+    instance: Instance,
+    stop: Stop | None = None,
+    *,
+    failed: Sequence[Failed] = (),
+    seen: Sequence[Seen] = (),
+    below: float | None = None,
 ) -> Solved:
-    """The best decision; `failed` fleets are left out, and with `below` only decisions better than that count."""
+    """The best decision; `failed` fleets and `seen` racks are left out, with `below` those that are dearer."""
     stop = stop or Stop()
-    model = build(instance, failed=failed)
+    model = build(instance, failed=failed, seen=seen)
     if below is not None:
-        program = model.program
-        program.row({c: v for c, v in enumerate(program.cost) if v}, upper=(below - model.fixed) / model.scale)
+        terms = {c: v for c, v in enumerate(model.plain) if v}
+        model.program.row(terms, upper=(below - model.fixed) / model.scale)
     found = _search(model, stop)
     if found.status in {"infeasible", "none"}:
         return Solved(found.status, is_timed_out=found.is_timed_out)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import Infeasible
 from planner.optimize.build import Question, tightened
 from planner.optimize.carve import PEAK, TYPICAL, filled, scenario_of
+from planner.optimize.cheaper import EXACT, Reach, Search
 from planner.optimize.instance import Decision, total
 from planner.optimize.linear import Stop
 from planner.optimize.memory import Memory
 from planner.optimize.program import Failed
 from planner.optimize.reading import balanced, loads, of_class
-from planner.optimize.search import Solved, solve
+from planner.optimize.search import Solved
 from planner.study.group import Part
 from planner.traffic.load import at_load
 
@@ -33,6 +34,10 @@ FAR_STRAIN = 1.1
 """A class this far beyond a limit under the first seed has missed it: its other seeds are not simulated."""
 CUT, FAR_CUT = 0.985, 0.94
 """What a near miss leaves of the load at which it was seen, and one whose queue grows or that is far beyond."""
+
+NEAR = 100
+"""Carvings of the racks of a span that are weighed where the number of simulations is bounded."""
+UNBOUNDED = Reach(carvings=20_000, gap_frac=0.0, nodes=200_000)
 
 Run = Callable[[Sequence["Scenario"]], "Result"]
 
@@ -179,6 +184,8 @@ def prove(
     if solved.decision is None and done > 1:
         decision = None
     found = Proved(solved, decision, tight, is_verified, done, 0, False, misses)
+    if tries is None:  # whatever is left out here never comes again
+        failed = []
     return _cheaper(question, proof, stop, found, failed, tries=tries, slack=slack)
 
 
@@ -212,27 +219,36 @@ def _cheaper(
     tries: int | None,
     slack: float,
 ) -> Proved:
-    hopeful = tightened(question, _hopes(question, slack))
+    """The cheapest fleet that passes, of those that the surfaces exclude only within their interval."""
+    below = None
+    if found.is_verified and found.decision is not None:
+        below = total(question.instance, found.decision) * (1 - EXACT)
+    if tries == 0:
+        return replace(found, cheaper_left=True)
+    reach = Reach(NEAR, min(stop.gap_frac, 1e-4), min(stop.nodes, 2_000)) if tries else UNBOUNDED
+    hopeful = tightened(question, _hopes(question, slack)).instance
+    search = Search(question.instance, hopeful, stop, reach, below, failed, solve=proof.memory.solve)
+    search.begin(found.decision)
     n_tried = 0
     while tries is None or n_tried < tries:
-        below = None
-        if found.is_verified and found.solved.decision is not None:
-            cost = total(question.instance, found.solved.decision)
-            below = cost - max(abs(cost) * max(stop.gap_frac, 1e-5), 1e-6)
-        solved = proof.memory.solve(
-            hopeful.instance, replace(stop, gap_frac=min(stop.gap_frac, 1e-4)), failed=failed, below=below
-        )
-        if solved.decision is None:
-            return replace(found, n_tried=n_tried, cheaper_left=False)
-        decision = balanced(hopeful.instance, filled(hopeful.instance, solved.decision))
+        fleet = search.cheapest()
+        if fleet is None:
+            return replace(found, n_tried=n_tried, cheaper_left=not search.is_whole)
+        decision, cost = fleet
         n_tried += 1
         proof.note(f"simulating a cheaper plan ({n_tried})")
         misses = proof.misses(decision)
         if not misses:
-            bound = min(found.solved.bound, solved.bound) if found.solved.decision else solved.bound
-            best = replace(solved, bound=bound)
-            found = Proved(best, decision, found.question, True, found.rounds, n_tried, False)
-        failed += [_failed(hopeful, decision, miss) for miss in misses]
+            bound = min(cost, found.solved.bound, search.bound if search.bound is not None else cost)
+            best = Solved("optimal", decision, bound=bound, nodes=found.solved.nodes)
+            left = not search.is_whole
+            return Proved(best, decision, found.question, True, found.rounds, n_tried, left)
+        failed += [
+            _failed(question, decision, miss)
+            for miss in misses
+            if tries is not None or miss.strain is None or miss.strain > FAR_STRAIN
+        ]
+        search.advance(misses[0].span)
     return replace(found, n_tried=n_tried, cheaper_left=True)
 
 

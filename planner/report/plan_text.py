@@ -42,7 +42,7 @@ def _answer(plan: Mapping[str, Any]) -> list[str]:
     gap = f"no plan can be more than {plan['gap_frac'] * 100:.2g} % better by the surfaces{stopped}"
     tried = f"{plan['simulated']} plans simulated, {plan['cheaper_tried']} of them cheaper than the surfaces allow"
     if plan["cheaper_left"]:
-        tried += "; cheaper ones are left (goal.tries)"
+        tried += "; cheaper ones may be left (goal.tries)"
     cost = f"{_money(plan['tco_usd'])} discounted over {plan['horizon_years']:g} years"
     return [
         f"{cost}, {_money(plan['capex_usd'])} of cash at order: {proof}",

@@ -12,8 +12,8 @@ from planner.optimize.instance import Decision, Instance, Kind, Link, Option, Sp
 from planner.optimize.linear import Stop
 from planner.optimize.links import GIVEN
 from planner.optimize.plan import Effort, NoPlan, optimize
-from planner.optimize.program import solve
 from planner.optimize.reading import balanced
+from planner.optimize.search import solve
 from planner.optimize.why import relaxations
 from planner.scenario import load
 

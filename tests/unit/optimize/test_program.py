@@ -9,7 +9,8 @@ import pytest
 
 from planner.optimize.instance import Decision, Instance, Kind, Option, Place, Span, VendorShare, Way, parts, total
 from planner.optimize.linear import Program, Stop
-from planner.optimize.program import Failed, patterns
+from planner.optimize.patterns import patterns
+from planner.optimize.program import Failed
 from planner.optimize.reading import balanced, loads, rounded
 from planner.optimize.search import solve
 from tests.instances import large, small

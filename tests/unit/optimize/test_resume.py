@@ -18,7 +18,7 @@ from planner.optimize.instance import Decision
 from planner.optimize.linear import Stop
 from planner.optimize.memory import Memory
 from planner.optimize.plan import optimize
-from planner.optimize.program import Solved, solve
+from planner.optimize.search import Solved, solve
 from planner.scenario import Scenario, load
 from planner.study import answer as answering
 from planner.study.run import run
