@@ -138,7 +138,7 @@ def test_a_note_is_of_one_question_and_one_key(tmp_path: Path) -> None:
 
 
 def test_solved_programs_are_remembered_to_the_last_bit() -> None:
-    instance = large(2, 2, 2, 1)
+    instance = large(2, 3, 2, 1)
     book = Notebook()
     found = Memory(book).solve(instance, Stop())
     assert found == solve(instance, Stop())
