@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,18 +41,21 @@ def command(
 
     A scenario that `run` accepts is also laid out, and its requests that no replica can hold are counted.
     """
-    scenarios: list[tuple[str, Scenario]] = []
-    faults: list[Fault] = []
-    from planner.scenario import read_stdin
+    from planner.scenario import load_all
 
-    stdin = read_stdin() if "-" in files else None
-    for file in files:
+    if is_all and names:
+        raise click.UsageError("--all and -s exclude each other: --all checks the base scenario and every variant")
+    asked = None if is_all else names or ("base",)
+    faults: list[Fault] = []
+    loaded: dict[str, tuple[Scenario, ...]] = {}
+    for file in dict.fromkeys(files):
         try:
-            scenarios.extend((file, scenario) for scenario in _load(file, stdin, names, is_all, sets))
+            loaded[file] = load_all(file, sets=sets, names=asked if names or sets else None)
         except ScenarioError as error:
             faults.extend(error.faults)
     if faults:
         raise ScenarioError(*dict.fromkeys(faults))
+    scenarios = [(file, each) for file in files for each in loaded[file] if asked is None or each.name in asked]
     previews = [_preview(scenario, faults) for _, scenario in scenarios]
     if faults:
         raise TrafficError(*dict.fromkeys(faults))
@@ -59,28 +63,8 @@ def command(
     result = {"scenarios": [_as_json(file, s, seen, resolved) for (file, s), seen in rows]}
     blocks = [_resolved(file, s, len(rows)) if resolved else _summary(file, s, seen) for (file, s), seen in rows]
     inputs = f"sha256:{scenarios[0][1].digest()}" if len(scenarios) == 1 else None
-    if not names and not sets:  # what any variant has and the base has not is worth a warning too
-        scenarios = [(file, scenario) for file in dict.fromkeys(files) for scenario in _load(file, stdin, (), True, ())]
-    output.reply("planner.check/1", result, "\n\n".join(blocks), to, warnings=_warnings(scenarios), inputs=inputs)
-
-
-def _load(file: str, stdin: str | None, names: tuple[str, ...], is_all: bool, sets: tuple[str, ...]) -> list[Scenario]:
-    """The scenarios of a file that are asked for; the faults of all of them in one error."""
-    from planner import scenario
-
-    text = stdin if file == "-" else None
-    if is_all:
-        names = scenario.variants(file, stdin_text=text)
-    loaded: list[Scenario] = []
-    faults: list[Fault] = []
-    for name in names or (None,):
-        try:
-            loaded.append(scenario.load(file, sets=sets, variant=name, stdin_text=text))
-        except ScenarioError as error:
-            faults.extend(error.faults)
-    if faults:
-        raise ScenarioError(*faults)
-    return loaded
+    warnings = _warnings(loaded)  # of every variant, unless some are named or set: those alone
+    output.reply("planner.check/1", result, "\n\n".join(blocks), to, warnings=warnings, inputs=inputs)
 
 
 def _preview(scenario: Scenario, faults: list[Fault]) -> Preview | None:
@@ -96,10 +80,10 @@ def _preview(scenario: Scenario, faults: list[Fault]) -> Preview | None:
         return None
 
 
-def _warnings(scenarios: list[tuple[str, Scenario]]) -> list[Notice]:
+def _warnings(loaded: Mapping[str, Iterable[Scenario]]) -> list[Notice]:
     """What no verb acts on and what serves nothing, once each."""
     found: dict[Notice, None] = {}
-    for file, scenario in scenarios:
+    for file, scenario in ((file, each) for file, scenarios in loaded.items() for each in scenarios):
         for key in scenario.unsupported:
             if not key.key.verbs:
                 found[Notice("unsupported", str(key.fault("run")))] = None

@@ -122,12 +122,10 @@ def load_variants(
     source: str, *, names: tuple[str, ...], is_all: bool, sets: tuple[str, ...], seed: int | None
 ) -> list[Scenario]:
     """The variants that the flags ask for, each with `sets` and `seed` laid over it."""
-    from planner.scenario import load, read_stdin, variants
+    from planner.scenario import load_all
 
     if is_all and names:
         raise click.UsageError("--all and -s exclude each other: --all runs the base scenario and every variant")
-    stdin_text = read_stdin() if source == "-" else None
-    wanted = variants(source, stdin_text=stdin_text) if is_all else tuple(dict.fromkeys(names)) or ("base",)
     if seed is not None:
         sets = (*sets, f"run.seed={seed}")
-    return [load(source, sets=sets, variant=name, stdin_text=stdin_text) for name in wanted]
+    return list(load_all(source, sets=sets, names=None if is_all else names or ("base",)))

@@ -5,8 +5,8 @@ the way from file to `Scenario`, `layers` and `tree` for merging, `checks` for f
 for what is read and not every verb acts on, `dump` for the way back to YAML, `diff` for two scenarios side by side.
 """
 
-from planner.scenario.load import changed, load, read_stdin, variants
+from planner.scenario.load import changed, load, load_all, read_stdin
 from planner.scenario.schema import Scenario
 from planner.scenario.unsupported import refuse_unsupported
 
-__all__ = ["Scenario", "changed", "load", "read_stdin", "refuse_unsupported", "variants"]
+__all__ = ["Scenario", "changed", "load", "load_all", "read_stdin", "refuse_unsupported"]

@@ -41,6 +41,19 @@ def load(
     `source` is a path, or `-` for `stdin_text`. Every variant and every value of a sweep is checked, not only the one
     that is asked for. Raises `ScenarioError` with all faults of the file, each with its place.
     """
+    return load_all(source, sets=sets, names=(variant or BASE,), stdin_text=stdin_text)[0]
+
+
+def load_all(
+    source: str | Path,
+    *,
+    sets: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    stdin_text: str | None = None,
+) -> tuple[Scenario, ...]:
+    """As `load`, several variants of a file that is read and checked once: those named (`base` is the file itself),
+    by default `base` and all.
+    """
     faults: list[Fault] = []
     is_stdin = str(source) == "-"
     if is_stdin and stdin_text is None:
@@ -52,28 +65,36 @@ def load(
     if sum(1 for _ in merged.walk()) > _MAX_VALUES:
         raise ScenarioError(Fault(f"more than {_MAX_VALUES:,} values", "split the scenario", file=merged.origin.file))
     file = _File.of(merged, base_dir, faults)
-    base = judge(file.base, base_dir)
-    faults.extend(base.faults)
+    judged = {BASE: judge(file.base, base_dir)}
+    faults.extend(judged[BASE].faults)
     for name in file.variants:
-        faults.extend(_only_there(name, judge(file.tree(name, faults), base_dir).faults, base.faults))
-    faults.extend(_swept(file, base_dir, base.faults))
-    name = variant or BASE
-    if name != BASE and name not in file.variants:
-        what = f"no scenario is named {shown(name)}{near(name, [BASE, *file.variants])}"
-        faults.append(Fault(what, file=merged.origin.file))
-        raise ScenarioError(*_once(faults))
-    tree = file.tree(name, [])
+        judged[name] = judge(file.tree(name, faults), base_dir)
+        faults.extend(_only_there(name, judged[name].faults, judged[BASE].faults))
+    faults.extend(_swept(file, base_dir, judged[BASE].faults))
+    names = tuple(judged) if names is None else tuple(dict.fromkeys(names))
+    for name in names:
+        if name not in judged:
+            what = f"no scenario is named {shown(name)}{near(name, judged)}"
+            faults.append(Fault(what, file=merged.origin.file))
+    names = [name for name in names if name in judged]
     changes = read_sets(sets, base_dir, faults)
-    for change in changes:
-        if change.path == ("sweep",) and change.value.value is None:
-            file = replace(file, sweep=None)
-        else:
-            tree = apply(tree, change, faults)
-    asked = judge(prune(tree), base_dir) if changes or name != BASE else base
-    faults.extend(asked.faults)
-    if faults or asked.question is None:
+    laid = [change for change in changes if not (change.path == ("sweep",) and change.value.value is None)]
+    if len(laid) < len(changes):
+        file = replace(file, sweep=None)
+    if changes:
+        judged |= {name: judge(prune(_tried(file.tree(name, []), laid, faults)), base_dir) for name in names}
+    made = []
+    for name in names:
+        asked = judged[name]
+        faults.extend(asked.faults)
+        if asked.question is not None:
+            made.append((name, asked.question, asked.tree))
+    if faults:
         raise ScenarioError(*_once(faults))
-    return _scenario(name, asked.question, asked.tree, base_dir, variants=file.variants, sweep=file.sweep)
+    return tuple(
+        _scenario(name, question, tree, base_dir, variants=file.variants, sweep=file.sweep)
+        for name, question, tree in made
+    )
 
 
 def changed(scenario: Scenario, sets: Sequence[str]) -> Scenario:
@@ -98,11 +119,6 @@ def read_stdin() -> str:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ScenarioError(Fault(f"not UTF-8 text (byte {error.start})", "save it as UTF-8", file="<stdin>")) from None
-
-
-def variants(source: str | Path, *, stdin_text: str | None = None) -> tuple[str, ...]:
-    """The names of a file's variants, `base` first. Raises as `load`."""
-    return (BASE, *load(source, stdin_text=stdin_text).variants)
 
 
 @dataclass(frozen=True, slots=True)

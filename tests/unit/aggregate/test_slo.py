@@ -91,6 +91,13 @@ def test_between_one_token_and_the_least_tpot() -> None:
         assert (row["value"], row["met"]) == (2.0, met)
 
 
+def test_just_above_one_token_the_quantile_lies_between_two_values() -> None:
+    # Rank 0.5 x 3 = 1.5 of one without a TPOT and 2, 3, 4 s: halfway from 2 to 3.
+    counts = Counts(offered=4, completed=4, attained=4, single_token=1)
+    (row,) = judged({(0, 0, "tpot"): [2.0, 3.0, 4.0]}, counts, limits(tpot={"p50": "1 s"}))
+    assert row["value"] == pytest.approx(2.5)
+
+
 def test_nobody_finished_behind_those_of_one_token() -> None:
     counts = Counts(offered=100, completed=95, attained=95, single_token=95)
     (row,) = judged({}, counts, limits(tpot={"p95": "1 s"}))

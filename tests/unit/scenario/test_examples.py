@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.scenario import load, refuse_unsupported, shipped, variants
+from planner.scenario import load, load_all, refuse_unsupported, shipped
 from planner.scenario.schema import Limit
 from planner.scenario.unsupported import verbs_for
 
@@ -78,7 +78,7 @@ def test_mixed_fleet() -> None:
 
 
 def test_variants_of_the_mixed_fleet() -> None:
-    assert variants(MIXED) == ("base", "nvidia_only", "nvidia_only_clean")
+    assert [each.name for each in load_all(MIXED)] == ["base", "nvidia_only", "nvidia_only_clean"]
     s = load(MIXED, variant="nvidia_only")
     assert list(s.fleet.pools) == ["gb300"]
     assert (s.name, s.fleet.pools["gb300"].count, s.site.grid) == ("nvidia_only", 3, "us-virginia")
@@ -136,10 +136,9 @@ def test_the_buy_plan_lists_what_is_not_acted_on_and_run_refuses_it() -> None:
 @pytest.mark.parametrize("name", [name for name in shipped.names() if name >= "04"])
 def test_every_variant_of_the_later_examples_is_right_and_asks_something(name: str) -> None:
     path = SCENARIOS / f"{name}.yaml"
-    base = load(path)
+    base, *others = load_all(path)
     assert base.question is not None
     assert base.question.endswith("?")
-    others = [load(path, variant=variant) for variant in variants(path) if variant != "base"]
     assert others
     asked = (base.traffic, base.fleet, base.site, base.sites, base.goal)
     assert all((s.traffic, s.fleet, s.site, s.sites, s.goal) != asked for s in others)
@@ -166,9 +165,10 @@ def test_agents() -> None:
 def test_disaggregation_on_unlike_chips_both_ways() -> None:
     path = SCENARIOS / "05-disaggregated.yaml"
     roles = {
-        variant: {name: (pool.deploy[0].role, pool.deploy[0].decode_pool) for name, pool in found.fleet.pools.items()}
-        for variant in variants(path)
-        for found in [load(path, variant=variant)]
+        found.name: {
+            name: (pool.deploy[0].role, pool.deploy[0].decode_pool) for name, pool in found.fleet.pools.items()
+        }
+        for found in load_all(path)
     }
     assert roles["base"] == {"gb300": ("prefill", "jalapeno"), "jalapeno": ("decode", None)}
     assert roles["reverse"] == {"gb300": ("decode", None), "jalapeno": ("prefill", "gb300")}

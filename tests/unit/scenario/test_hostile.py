@@ -43,10 +43,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_refused_with_a_place_and_in_time(name: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ScenarioError) as caught:
         load("-", stdin_text=HOSTILE[name])
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert len(str(caught.value)) < 200_000
     assert all(fault.file == "<stdin>" for fault in caught.value.faults)
 

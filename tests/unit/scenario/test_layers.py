@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.scenario import load
+from planner.scenario import load, load_all
 from tests.unit.scenario.scenario_text import SMALL, Faults, Loads
 
 OVERRIDES = (
@@ -212,3 +212,21 @@ def test_a_sweep_is_taken_away_by_set(loads: Loads) -> None:
     assert loads(text).sweep is not None
     s = loads(text, sets=["sweep=null"])
     assert (s.sweep, s.unsupported) == (None, ())
+
+
+def test_several_variants_are_as_each_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        SMALL + "overrides: {two: {fleet.pools.a.count: 2}, slow: {traffic.chat.rate: 1 req/s}}\n"
+        "scenarios: {more: [two], slower: [two, slow]}\n"
+    )
+    sets = ["run.seed=9"]
+    found = load_all(path, sets=sets)
+    assert [each.name for each in found] == ["base", "more", "slower"]
+    for each in found:
+        assert each.digest() == load(path, sets=sets, variant=each.name).digest()
+        assert each.run.seed == 9
+    assert [each.name for each in load_all(path, names=["slower", "base", "slower"])] == ["slower", "base"]
+    with pytest.raises(ScenarioError) as caught:
+        load_all(path, names=["mor", "slowr"])
+    assert ["'mor'" in str(fault) for fault in caught.value.faults] == [True, False]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.scenario import variants
+from planner.scenario import load_all
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 
@@ -16,7 +16,7 @@ SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 def answers(name: str, *sets: str) -> dict[str, dict[str, Any]]:
     """The result of each variant, by its name."""
     path = SCENARIOS / f"{name}.yaml"
-    return {v: planner.run(planner.load(path, variant=v, sets=sets)).to_json() for v in variants(path)}
+    return {each.name: planner.run(each).to_json() for each in load_all(path, sets=sets)}
 
 
 @pytest.mark.parametrize(
