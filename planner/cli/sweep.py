@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,11 +13,13 @@ import click
 from planner.cli import output
 from planner.cli.progress import ProgressLine
 from planner.cli.run_options import HowToRun, how_to_run
+from planner.errors import Notice, RunError
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
     from planner.fleet.executor import Executor
     from planner.scenario import Scenario
+    from planner.study.sweep_answer import SweepAnswer
 
 SCHEMA = "planner.sweep/1"
 EXIT_GATE = 3
@@ -85,17 +88,36 @@ def command(
         shown += f"\nthe same question was answered before: read {done.folder}/ (--force simulates again)"
     else:
         shown += f"\nwrote {done.folder}/"
+    drawn = _drawn(done)
+    if drawn is None:
+        shown += "   figures/sweep.svg shows it"
     best = found.cheapest or found.nearest
     if best is not None:
         shown += f"          that point: {done.folder_of(best.point)}"
     result = found.to_json() | {"folder": str(done.folder)}
-    output.reply(SCHEMA, result, shown, to, inputs=done.inputs)
+    output.reply(SCHEMA, result, shown, to, warnings=[drawn] if drawn else [], inputs=done.inputs)
     if all(row.reason for row in found.rows):
         click.echo("error: no point can be simulated", err=True)
         sys.exit(EXIT_NOTHING)
     if how.gate and found.cheapest is None:
         click.echo("gate: no point holds every limit", err=True)
         sys.exit(EXIT_GATE)
+
+
+def _drawn(done: SweepAnswer) -> Notice | None:
+    """The figure beside the points, made where it is not there; that it could not be drawn loses no answer."""
+    from planner.fleet.storage import is_address
+    from planner.report import sweep_figure
+
+    if is_address(done.folder):
+        return Notice("no_figure", "no figure is drawn at an address: sweep into a folder for one")
+    if (Path(done.folder) / "figures" / f"{sweep_figure.NAME}.svg").is_file() and done.is_reused:
+        return None
+    try:
+        sweep_figure.save(done.sweep, Path(done.folder))
+    except RunError as error:
+        return Notice("no_figure", f"the figure was not drawn: {error}")
+    return None
 
 
 def solver(

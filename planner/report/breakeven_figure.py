@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import Fault, RunError
+from planner.report.drawing import save_drawing
 from planner.report.figures import style
 from planner.report.text import plain
 
@@ -45,7 +45,7 @@ def frame(found: BreakEven) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def chart(rows: pl.DataFrame, path: str) -> Any:
+def chart(rows: pl.DataFrame, path: str) -> dict[str, Any]:
     """The drawing of the frame: a panel for each figure, a line for each plan, the break-even and its interval."""
     import altair as alt
 
@@ -79,33 +79,10 @@ def chart(rows: pl.DataFrame, path: str) -> Any:
             mark = style.chart([{"value": first["break_even"]}])
             layers.append(mark.mark_rule(color=style.LIGHT["mark"], strokeDash=[4, 3]).encode(x="value:Q"))
         panels.append(alt.layer(*layers).properties(width=style.WIDTH, height=220, title=plain(str(name))))
-    return alt.vconcat(*panels)
+    return style.vconcat(*panels, spacing=24)
 
 
 def save(found: BreakEven, folder: Path) -> list[Path]:
-    """Write `break-even.parquet`, `.svg` and `.png` below `folder`/figures; the paths.
-
-    Raises:
-        RunError: the libraries for figures are not installed, or the disk refused.
-    """
-    try:
-        import altair  # noqa: F401
-        import vl_convert
-    except ImportError:
-        way_out = "pip install 'jalapeno-fleet-planner[figure]'"
-        raise RunError(Fault("the libraries for figures are not installed", way_out)) from None
+    """Write `break-even.parquet`, `.svg` and `.png` below `folder`/figures; the paths. Raises as `save_drawing`."""
     rows = frame(found)
-    drawing = chart(rows, found.vary.path)
-    spec = style.specification(drawing) | {"background": "white", "padding": 12}
-    into = folder / "figures"
-    try:
-        into.mkdir(parents=True, exist_ok=True)
-        paths = [into / f"{NAME}.{ending}" for ending in ("parquet", "svg", "png")]
-        rows.write_parquet(paths[0], compression="zstd")
-        paths[1].write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
-        paths[2].write_bytes(style.png(drawing))
-    except OSError as error:
-        raise RunError(
-            Fault(f"cannot write {into}: {error.strerror or error}", "choose another folder with -o")
-        ) from None
-    return paths
+    return save_drawing(rows, lambda: chart(rows, found.vary.path), folder, NAME)

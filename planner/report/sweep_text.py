@@ -72,7 +72,7 @@ def _rows(sweep: Sweep, shown: Sequence[Row]) -> list[Sequence[str]]:
                 *row.point.values,
                 f"{word} {row.tightest}" if row.tightest else word,
                 "-" if spare is None else text.percent(spare),
-                "-" if figures["racks"] is None else f"{figures['racks']:g}",
+                _racks(row, is_plan=has_plans),
                 units.format(figures["usd_per_h"], "money"),
                 text.figure(figures["usd_per_mtok_out_whole"]),
                 text.figure(figures["j_per_token_out_whole"]),
@@ -81,6 +81,14 @@ def _rows(sweep: Sweep, shown: Sequence[Row]) -> list[Sequence[str]]:
             ]
         )
     return rows
+
+
+def _racks(row: Row, *, is_plan: bool) -> str:
+    """How many racks; of a plan which, in its last period."""
+    if is_plan:
+        return ", ".join(f"{n} {text.plain(pool)}" for pool, n in row.fleet.items() if n) or "-"
+    racks = row.figures["racks"]
+    return "-" if racks is None else f"{racks:g}"
 
 
 def _short(paths: Sequence[str]) -> list[str]:

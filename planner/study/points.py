@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from planner.aggregate import slo
@@ -30,6 +30,8 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
 """Headline figure of a point -> where it stands in a result; of a plan in its tightest period."""
 TCO = "tco_usd"
 """What a plan costs over its horizon; None where a fleet is given."""
+PLAN = (TCO, "capex_usd", "energy_kwh", "carbon_kgco2e", "gap_frac")
+"""Figures of a whole plan, as `plan` has them; None where a fleet is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class Row:
     """The headline figures, and `_low` and `_high` of each where there are several seeds."""
     reason: str = ""
     """Why nothing was simulated."""
+    fleet: Mapping[str, int] = field(default_factory=dict)
+    """Racks by pool; of a plan those of its last period."""
+    is_verified: bool | None = None
+    """Of a plan: whether every peak held in the simulation."""
 
     @property
     def holds(self) -> bool:
@@ -87,6 +93,8 @@ class Row:
                 "margin_frac": tight.margin_frac,
             },
             **self.figures,
+            "fleet": dict(self.fleet),
+            "verified": self.is_verified,
             "reason": self.reason or None,
         }
 
@@ -98,16 +106,25 @@ def row_of(point: Point, found: Result | PlannerError) -> Row:
         return Row(point, "infeasible" if isinstance(found, Infeasible) else "refused", None, _none(), reason)
     plan = found.plan
     tree = next(iter(found.variants.values())) if plan is None else found.variants[plan["shown"]]
-    figures: dict[str, float | None] = {TCO: None if plan is None else plan[TCO]}
+    figures: dict[str, float | None] = {name: None if plan is None else plan.get(name) for name in PLAN}
     for name, path in FIGURES.items():
         figures[name] = _at(tree, path)
         for side in ("low", "high"):
             figures[f"{name}_{side}"] = _at(tree[side], path)
-    return Row(point, tree["verdict"], slo.tightest(tree), figures)
+    fleet = _fleet(tree, plan)
+    is_verified = None if plan is None else bool(plan.get("verified"))
+    return Row(point, tree["verdict"], slo.tightest(tree), figures, fleet=fleet, is_verified=is_verified)
+
+
+def _fleet(tree: Mapping[str, Any], plan: Mapping[str, Any] | None) -> dict[str, int]:
+    """Racks by pool; of a plan in its last period."""
+    if plan is None:
+        return {name: pool["racks"] for name, pool in tree["pools"].items()}
+    return dict(plan["periods"][-1]["fleet"]) if plan.get("periods") else {}
 
 
 def _none() -> dict[str, float | None]:
-    return {TCO: None, **{f"{name}{side}": None for name in FIGURES for side in ("", "_low", "_high")}}
+    return {**dict.fromkeys(PLAN), **{f"{name}{side}": None for name in FIGURES for side in ("", "_low", "_high")}}
 
 
 def _at(tree: Any, path: Sequence[str]) -> float | None:
@@ -132,6 +149,10 @@ def frame(paths: Sequence[str], rows: Sequence[Row]) -> pl.DataFrame:
     columns["margin_frac"] = pl.Series(margins, dtype=pl.Float64)
     for name in _none():
         columns[name] = pl.Series([_float(row.figures[name]) for row in rows], dtype=pl.Float64)
+    for pool in dict.fromkeys(pool for row in rows for pool in row.fleet):
+        counts = [row.fleet.get(pool, 0) if row.fleet else None for row in rows]
+        columns[f"racks.{pool}"] = pl.Series(counts, dtype=pl.Int64)
+    columns["verified"] = pl.Series([row.is_verified for row in rows], dtype=pl.Boolean)
     columns["reason"] = pl.Series([row.reason or None for row in rows], dtype=pl.String)
     return pl.DataFrame(columns)
 
