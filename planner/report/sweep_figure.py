@@ -1,4 +1,4 @@
-"""The figure of a sweep: over the first axis what the cheapest costs, which racks that takes, and the carbon of plans."""
+"""The figure of a sweep: over the first axis what it costs, which racks that takes, and the carbon of plans."""
 
 from __future__ import annotations
 
