@@ -55,6 +55,50 @@ def several(folder: Path) -> Result:
     return planner.run([planner.load(path, variant=name, sets=sets) for name in names], workers=1)
 
 
+LONG, OTHER_WAY, MARKUP, MIXED = "W" * 64, "שלום الس", "</script><b>&", "a/b~c.d é\u0301 日本語"
+_ODD = {
+    "names": ([LONG, OTHER_WAY, MARKUP, MIXED], ["p" + LONG[1:], OTHER_WAY, MARKUP, MIXED], "5 req/s", "20 tok", 60),
+    "forty classes": ([f"class {ix}" for ix in range(40)], ["a"], "0.5 req/s", "20 tok", 60),
+    "one window": (["c"], ["a"], "5 req/s", "20 tok", 10),
+    "one token": (["c"], ["a"], "5 req/s", "1 tok", 60),
+    "one request": (["c"], ["a", "b"], "0.02 req/s", "20 tok", 60),
+    "none served": (["c"], ["a"], "5 req/s", "4000 tok", 1),
+}
+ODD = tuple(_ODD)
+"""Results at the edges: names that are long, run the other way or want to be markup, many classes, next to nothing."""
+
+
+def odd(kind: str) -> Result:
+    """One of `ODD`."""
+    classes, pools, rate, output, length_s = _ODD[kind]
+    tree: dict[str, Any] = {
+        "schema": 1,
+        "title": f"{OTHER_WAY}\u202e\x07 {kind} {MARKUP}",
+        "question": f"{LONG} {HOSTILE}?",
+        "traffic": {
+            name: {"model": "gpt-oss-120b", "arrivals": "poisson", "rate": rate}
+            | {"input": "600 tok", "output": output, "slo": "quick"}
+            for name in classes
+        },
+        "slo": {"quick": {"ttft": {"p95": "500 ms"}, "tpot": {"p95": "20 ms"}}},
+        "fleet": {
+            "pools": {
+                name: {"rack": "jalapeno-rack", "count": 1, "deploy": [{"model": "gpt-oss-120b", "chips": 8}]}
+                for name in pools
+            }
+        },
+        "run": {
+            "length": f"{length_s} s",
+            "warmup": "0 s",
+            "window": "10 s" if length_s > 1 else "1 s",
+            "drain": "1 s",
+        },
+    }
+    if length_s == 1:
+        tree["run"]["drain"] = "0 s"
+    return planner.run(planner.load("-", stdin_text=json.dumps(tree)), workers=1)
+
+
 def at(tree: Any, pointer: str) -> Any:
     """The value at a JSON pointer."""
     for key in pointer.split("/")[1:]:

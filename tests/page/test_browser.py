@@ -37,7 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]
     """Pages of results that were saved and read again, with the tree of their `result.json`."""
     folder = tmp_path_factory.mktemp("pages")
     pages = {}
-    for name, result in (("one", reviews.one()), ("several", reviews.several(folder))):
+    odd = (("names", reviews.odd("names")), ("forty", reviews.odd("forty classes")))
+    for name, result in (("one", reviews.one()), ("several", reviews.several(folder)), *odd):
         place = folder / name
         result.save(place)
         write_page(Result.load(place), place)
@@ -80,6 +81,20 @@ def test_page_is_quiet_whole_and_right(tab: Browser, made: dict[str, tuple[Path,
         assert right <= width
         assert marks >= 2
         assert words >= 2
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["names", "forty"])
+def test_odd_names_and_many_classes_break_nothing(
+    tab: Browser, made: dict[str, tuple[Path, Any]], name: str, width: int
+) -> None:
+    tab.open(made[name][0], width=width)
+    tab.see_all()
+    keep(tab, f"{name}-{width}")
+    assert tab.console == []
+    assert tab.eval("document.querySelectorAll('figure.is-live').length") == 6
+    assert tab.eval("document.querySelectorAll('figure[data-failed]').length") == 0
+    assert tab.eval("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
 
 
 def test_words_in_figures_can_be_read_on_a_phone(tab: Browser, made: dict[str, tuple[Path, Any]]) -> None:

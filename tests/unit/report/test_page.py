@@ -281,7 +281,7 @@ def test_of_many_classes_the_tightest_are_shown_and_the_rest_is_folded(one: Resu
         "verdict": "missed",
         "limits": [{**chat["limits"][0], "met": False, "margin_frac": -1.0}],
     }
-    result = replace(one, variants={"base": {**tree, "classes": classes}})
+    result = replace(one, variants={"base": {**tree, "classes": classes, "low": None, "high": None}})
     text = page_levels.limits(View(result, "base", result.variants["base"], registry.look_of(result)))
     assert text is not None
     shown, folded = text.split("<summary>31 further classes, which hold their limits")
