@@ -31,7 +31,7 @@ def plan(result: Result) -> str | None:
         return None
     mark = "met" if found["verified"] else "missed"
     parts = [
-        f'<p class="verdict {mark}"><strong>{esc(_order(found))}</strong> {esc(_answer(found))}</p>',
+        f'<p class="verdict {mark}"><strong>{esc(order(found))}</strong> {esc(answer(found))}</p>',
         _schedule(found, registry.look_of(result)),
         _demand(found),
         _money(found),
@@ -51,7 +51,7 @@ def _usd(value: float | None) -> str:
     return units.format(value, "money")
 
 
-def _order(found: Mapping[str, Any]) -> str:
+def order(found: Mapping[str, Any]) -> str:
     """What to order, in a sentence."""
     orders = []
     for period in found["periods"]:
@@ -61,7 +61,7 @@ def _order(found: Mapping[str, Any]) -> str:
     return f"Order {', '.join(orders)}." if orders else "Order nothing."
 
 
-def _answer(found: Mapping[str, Any]) -> str:
+def answer(found: Mapping[str, Any]) -> str:
     proof = "verified by simulation" if found["verified"] else "NOT verified: a limit is missed in the simulation"
     if found["stopped"]:
         proof += "; the search was stopped early"

@@ -63,7 +63,7 @@ def _periods(plan: Mapping[str, Any]) -> list[str]:
         )
         for own, pool in period["carved"].items():
             per_rack = ", ".join(f"{n} x {what}" for what, n in pool["per_rack"].items()) or "nothing that is used"
-            lines.append(f"    {own}: {pool['racks']} racks of {per_rack}")
+            lines.append(f"    {own}: {pool['racks']} rack{'s' * (pool['racks'] != 1)} of {per_rack}")
         for name, route in period["routes"].items():
             where = ", ".join(pool if share is None else f"{pool} {share * 100:.4g} %" for pool, share in route.items())
             lines.append(f"    {name}: {where}")

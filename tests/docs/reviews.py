@@ -15,6 +15,7 @@ from planner.report.page_answer import sentences
 from planner.report.page_html import View
 from planner.report.text import run_report
 from planner.report.verdict import word
+from tests.docs import plans
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN: Mapping[str, tuple[str, ...]] = {
@@ -69,6 +70,9 @@ def index() -> str:
             for variant, tree in found.variants.items()
         )
         lines.append(f"| [{name}]({name}.md) | {first['question']} | {verdicts} |")
+    for name in plans.SHOWN:
+        lines.append(f"| [{name}]({name}.md) | {plans.scenario(name).question} | {plans.answer(name)} |")
+    lines = [*lines[:4], *sorted(lines[4:])]
     return "\n".join([*lines, "", "This page is made by `make docs`.", ""])
 
 

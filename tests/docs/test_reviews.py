@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
-from tests.docs import reviews
+import pytest
+
+from tests.docs import plans, reviews
 
 
 def tree(name: str, variant: str = "base") -> dict[str, Any]:
@@ -73,6 +77,36 @@ def test_of_the_tiers_gb300_does_not_reach_the_fastest() -> None:
         for each in ("gpt_oss", "r1", "kimi"):
             a, b = (tree(name, variant)["classes"][each]["usd_per_mtok_out_whole"] for variant in (ours, theirs))
             assert a < b
+
+
+@pytest.mark.parametrize("name", plans.SHOWN)
+def test_pages_of_plans_are_of_the_scenarios_of_today(name: str) -> None:
+    why = plans.stale(name)
+    assert why is None, f"{why}: python -m tests.docs.plans {name}"
+    text = (plans.PLACE / f"{name}.md").read_text(encoding="utf-8")
+    assert "verified by simulation" in text
+    assert text.count("[start:answer]") == text.count("[end:answer]") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", plans.SHOWN)
+def test_pages_of_plans_say_what_is_found_today(name: str) -> None:
+    def told(text: str) -> str:
+        return re.sub(r"`sha256:\w+`", "", text)
+
+    stands = (plans.PLACE / f"{name}.md").read_text(encoding="utf-8")
+    assert told(plans.page(name, plans.solved(name))) == told(stands), f"python -m tests.docs.plans {name}"
+
+
+def test_a_page_of_a_changed_scenario_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = plans.SHOWN[-1]
+    stands = (plans.PLACE / f"{name}.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(plans, "PLACE", tmp_path)
+    digest = plans.scenario(name).digest()
+    (tmp_path / f"{name}.md").write_text(stands.replace(digest, "0" * len(digest)), encoding="utf-8")
+    assert plans.stale(name) == "the scenario was changed since"
+    (tmp_path / f"{name}.md").write_text("# Nothing", encoding="utf-8")
+    assert plans.stale(name) == "it does not say for which scenario it was made"
 
 
 def test_every_shipped_scenario_asks_a_question_and_has_its_number() -> None:
