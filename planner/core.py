@@ -55,6 +55,8 @@ class SimTables:
     requests: pl.DataFrame | None
     n_events: int
     timeline: pl.DataFrame | None = None
+    batches: pl.DataFrame | None = None
+    """Sketches of each batch of the run (`planner.fleet.batched`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class CellTables:
     requests: pl.DataFrame | None
     n_events: int
     timeline: pl.DataFrame | None = None
+    batches: pl.DataFrame | None = None
 
 
 class Cancelled(Exception):
@@ -241,15 +244,13 @@ def merge(parts: Sequence[CellTables]) -> CellTables:
         return parts[0]
 
     def joined(what: str) -> pl.DataFrame:
-        try:
-            return _frame(_core.merge(what, [getattr(part, what) for part in parts]))
-        except _core.EngineError as error:
-            raise _translate(error) from None
+        return _merged(what, [getattr(part, what) for part in parts])
 
     def stacked(what: str, *by: str) -> pl.DataFrame | None:
         frames = [frame for part in parts if (frame := getattr(part, what)) is not None]
         return pl.concat(frames).sort(by, maintain_order=True) if frames else None
 
+    batches = [part.batches for part in parts if part.batches is not None]
     n_replicas = sum((part.placed["n_replicas"] for part in parts[1:]), start=parts[0].placed["n_replicas"])
     return CellTables(
         classes=joined("classes"),
@@ -260,13 +261,23 @@ def merge(parts: Sequence[CellTables]) -> CellTables:
         requests=stacked("requests", "row"),
         n_events=sum(part.n_events for part in parts),
         timeline=stacked("timeline", "end_ns", "replica_ix", "begin_ns"),
+        batches=merged_sketches(batches) if batches else None,
     )
 
 
 def added(work: pl.DataFrame) -> pl.DataFrame:
     """Rows of a cell's `work` of equal deployment and window as one, exactly."""
+    return _merged("work", [work])
+
+
+def merged_sketches(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Sketches of equal class, pool and metric as one, whatever their order; single values are sketches too."""
+    return _merged("sketches", parts)
+
+
+def _merged(what: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     try:
-        return _frame(_core.merge("work", [work]))
+        return _frame(_core.merge(what, list(parts)))
     except _core.EngineError as error:
         raise _translate(error) from None
 
@@ -288,6 +299,7 @@ def finish(cell: CellTables) -> SimTables:
         requests=cell.requests,
         n_events=cell.n_events,
         timeline=cell.timeline,
+        batches=cell.batches,
     )
 
 

@@ -2,8 +2,10 @@
 
 Means of long batches are nearly independent, so the figure of the whole run has the interval figure -+ t(n - 1) x s /
 sqrt(n), with s the spread of the n batches' figures (method of batch means: Law, Simulation Modeling and Analysis,
-9.5.3; Schmeiser 1982 for 10 to 30 batches). Batches are made of whole windows: what windows do not tell, quantiles of
-latency and peaks among it, has no interval; several seeds give it one.
+9.5.3; Schmeiser 1982 for 10 to 30 batches). Batches are made of whole windows. A quantile of latency is that of the
+whole run, with the spread of the batches' own quantiles (batch quantiles: Seila, Management Science 28, 1982, 899-912),
+where a batch has at least `LEAST_BEYOND` requests beyond it. What neither windows nor rows of requests tell, gaps
+between tokens, tasks and peaks, has no interval; several seeds give it one.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.aggregate import intervals
+from planner.aggregate import intervals, latency
 from planner.aggregate.inputs import SeedRun, Span
 from planner.aggregate.metrics import METRICS
 from planner.aggregate.work import COUNTS, FLOATS
+from planner.fleet import batched
 
 if TYPE_CHECKING:
     from planner.aggregate.work import Windows
@@ -25,10 +28,14 @@ Tree = dict[str, Any]
 
 N_BATCHES = (20, 10)
 """How many batches there are: the first number that the run has windows for; with fewer there is no interval."""
+LEAST_BEYOND = 5
+"""A batch tells a quantile where so many of its requests are expected beyond it."""
 _RATE_UNITS = frozenset({"req/s", "tok/s", "tok/s/chip", "USD/h", "USD/Mtok", "J/token", "kgCO2e/Mtok"})
 _SHARES = frozenset({"attainment_frac", "busy_frac", "mfu_frac", "mbu_frac", "kv_frac"})
 _TOTAL_UNITS = frozenset({"kWh", "kgCO2e"})
 _DRAW_UNIT = "W"
+_LATENCIES = frozenset(f"classes.*.{metric}_s" for metric in latency.METRICS)
+_OF_LIMITS = ("classes.*.limits.value", "classes.*.limits.margin_frac")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class Batch:
     """A stretch of a run as a run of its own."""
 
     seed: SeedRun
-    """Its requests by class; the sketches, which have no windows, are empty."""
+    """Its requests by class; the sketches are those of the rows that were read, or empty."""
     span: Span
     works: tuple[dict[str, float], ...]
     """Its work by pool."""
@@ -44,18 +51,62 @@ class Batch:
 
 def cut(seed: SeedRun, span: Span, windows: Sequence[Windows]) -> list[Batch]:
     """The run in batches of equally many whole windows; none where it is too short. `windows` are the pools'."""
+    found = places(span)
+    counts = seed.sim.class_windows.to_dicts() if found else []
+    made = []
+    for ix, inside in enumerate(found):
+        bounds = replace(span, warmup_ns=inside.start * span.window_ns, length_ns=inside.stop * span.window_ns)
+        works = tuple(_work(pool, inside) for pool in windows)
+        one = _requests(seed, [row for row in counts if row["window_ix"] in inside])
+        made.append(Batch(_with_latencies(one, ix), bounds, works))
+    return made
+
+
+def places(span: Span) -> list[range]:
+    """The windows of each batch; windows that are left over are at the begin. None where there are too few."""
     full = span.full_windows
     n = next((n for n in N_BATCHES if len(full) >= n), 0)
     each = len(full) // n if n else 0
-    first = full.stop - n * each  # windows that are left over are at the begin
-    counts = seed.sim.class_windows.to_dicts() if n else []
-    made = []
-    for ix in range(n):
-        inside = range(first + ix * each, first + (ix + 1) * each)
-        bounds = replace(span, warmup_ns=inside.start * span.window_ns, length_ns=inside.stop * span.window_ns)
-        works = tuple(_work(pool, inside) for pool in windows)
-        made.append(Batch(_requests(seed, [row for row in counts if row["window_ix"] in inside]), bounds, works))
-    return made
+    first = full.stop - n * each
+    return [range(first + ix * each, first + (ix + 1) * each) for ix in range(n)]
+
+
+def _with_latencies(one: SeedRun, ix: int) -> SeedRun:
+    """A batch with the latencies of its requests, where their rows were read."""
+    import polars as pl
+
+    if one.sim.batches is None:
+        return one
+    classes = one.sim.classes
+    sketches, counts = batched.of_batch(one.sim.batches, ix, classes.height)
+    columns = {
+        f"span_{name}": pl.Series([found[class_ix] for class_ix in classes["class_ix"]], dtype=pl.UInt64)
+        for name, found in counts.items()
+    }
+    return replace(one, sim=replace(one.sim, sketches=sketches, classes=classes.with_columns(**columns)))
+
+
+def told(classes: Tree, whole: Tree, share: float) -> Tree:
+    """The figures of a batch's classes without the quantiles that so few requests do not tell.
+
+    `whole` are those of the run, of which a batch has the `share`.
+    """
+    return {name: _told(figures, whole[name]["offered"] * share) for name, figures in classes.items()}
+
+
+def _told(figures: Tree, n: float) -> Tree:
+    def is_told(label: str) -> bool:
+        quantile = latency.QUANTILES[label]
+        return quantile is None or n * min(quantile, 1 - quantile) >= LEAST_BEYOND
+
+    kept = dict(figures)
+    for metric in (f"{name}_s" for name in latency.METRICS):
+        kept[metric] = {label: value if is_told(label) else None for label, value in figures[metric].items()}
+    kept["limits"] = [
+        limit if is_told(limit["quantile"]) else limit | {"value": None, "margin_frac": None}
+        for limit in figures["limits"]
+    ]
+    return kept
 
 
 def _work(windows: Windows, inside: range) -> dict[str, float]:
@@ -101,7 +152,8 @@ def _ends(tree: Any, half: Any, path: tuple[str, ...], times: float) -> Any:
     if isinstance(tree, Mapping):
         return {key: _ends(value, half and half[key], (*path, key), times) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_ends(value, None, path, times) for value in tree]
+        halves = half if isinstance(half, list) else [None] * len(tree)
+        return [_ends(value, each, path, times) for value, each in zip(tree, halves, strict=True)]
     if not isinstance(tree, int | float) or isinstance(tree, bool):
         return None if tree is None else tree
     sort = _sort(path)
@@ -122,9 +174,9 @@ def _sort(path: tuple[str, ...]) -> str | None:
 
 
 def _sorts() -> dict[str, str]:
-    made = {}
+    made = dict.fromkeys(_OF_LIMITS, "rate")
     for metric in METRICS:
-        if metric.unit in _RATE_UNITS or metric.name in _SHARES:
+        if metric.path in _LATENCIES or metric.unit in _RATE_UNITS or metric.name in _SHARES:
             made[metric.path] = "rate"
         elif metric.unit in _TOTAL_UNITS:
             made[metric.path] = "total"

@@ -171,7 +171,9 @@ def _batch(run: VariantRun, batch: batches.Batch, whole: SeedSummary) -> Tree:
     moved = figures_of(held, Book())
     moved["classes"] = {name: dict.fromkeys(row) for name, row in moved["classes"].items()}
     moved["cost"] |= {"tenants": dict.fromkeys(moved["cost"]["tenants"])}
-    return _tree(run, batch.seed, held, moved, None)
+    tree = _tree(run, batch.seed, held, moved, None)
+    share = batch.span.span_s / whole.span.span_s
+    return tree | {"classes": batches.told(tree["classes"], whole.tree["classes"], share)}
 
 
 def _tree(run: VariantRun, seed: SeedRun, held: Held, moved: Tree, assumed: float | None) -> Tree:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SCHEMA = "planner.part/2"
-_TABLES = ("classes", "class_windows", "placed", "work", "sketches", "requests", "timeline")
+_TABLES = ("classes", "class_windows", "placed", "work", "sketches", "requests", "timeline", "batches")
 
 
 @dataclass(frozen=True, slots=True)

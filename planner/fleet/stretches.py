@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import core
+from planner.fleet import batched
 from planner.traffic.schema import NO_ROW
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ LEAST_FRAC = 0.1
 """A rest shorter than this part of a stretch goes to the stretch before it."""
 SPAN = 2**64 - 1
 """The `window_ix` of the row of work that is of the whole measured span (`core_rs/engine/src/table/exact.rs`)."""
+_OURS = ("batches", "stretch")
+"""Of a spec, what the core does not see."""
 _KEYS = ("deployment_ix", "window_ix")
 
 
@@ -121,10 +124,19 @@ def simulate_cell(
     progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> core.CellTables:
-    """As `core.simulate_cell`; of a stretch of time only what it counts."""
-    asked = {key: value for key, value in spec.items() if key != "stretch"}
+    """As `core.simulate_cell`; of a stretch of time only what it counts, with the sketches of its batches."""
+    asked = {key: value for key, value in spec.items() if key not in _OURS}
+    batches = spec.get("batches")
+    if batches:
+        asked["keep_requests"] = True
     tables = core.simulate_cell(asked, frame, blocks, progress=progress, is_cancelled=is_cancelled)
-    return trimmed(tables, spec["stretch"], spec["window_ns"]) if "stretch" in spec else tables
+    if "stretch" in spec:
+        tables = trimmed(tables, spec["stretch"], spec["window_ns"])
+    if batches:
+        assert tables.requests is not None
+        found = batched.sketches(tables.requests, batches)
+        tables = replace(tables, batches=found, requests=tables.requests if spec["keep_requests"] else None)
+    return tables
 
 
 def trimmed(tables: core.CellTables, of: Mapping[str, Any], window_ns: int) -> core.CellTables:

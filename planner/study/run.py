@@ -71,7 +71,16 @@ def run(
         mine = lengths[traffic_key(scenario)]
         fleet = lay_out(scenario, mine)
         checks = tuple(stresses(scenario, fleet, mine))
-        own.append(Case(scenario, fleet, checks, keeps_requests=keep_requests, keeps_timeline=keep_timeline))
+        own.append(
+            Case(
+                scenario,
+                fleet,
+                checks,
+                keeps_requests=keep_requests,
+                keeps_timeline=keep_timeline,
+                has_batches=True,
+            )
+        )
     samples = [drawn(case) for case in own]
     account = Account(progress, {"swings": later_s(samples)})
 

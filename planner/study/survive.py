@@ -55,6 +55,7 @@ class Case:
     unfit: Unfit = "refuse"
     keeps_requests: bool = False
     keeps_timeline: bool = False
+    has_batches: bool = False
 
 
 def simulated(cases: Sequence[Case], simulate: Simulate) -> list[VariantRun]:
@@ -67,6 +68,7 @@ def simulated(cases: Sequence[Case], simulate: Simulate) -> list[VariantRun]:
             case.unfit,
             keeps_requests=case.keeps_requests,
             keeps_timeline=case.keeps_timeline,
+            has_batches=case.has_batches,
         )
         for case in cases
     ]

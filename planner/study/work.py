@@ -9,9 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from planner.aggregate import batches
+from planner.aggregate.inputs import Span
 from planner.aggregate.timeline import MAX_SPANS
 from planner.errors import Infeasible, Notice
-from planner.fleet import cut, stretches
+from planner.fleet import batched, cut, stretches
 from planner.fleet.cells import ns, sim_spec
 from planner.fleet.draws import Draw, can_be_anywhere
 from planner.fleet.executor import Executor, Progress, Simulation
@@ -44,6 +46,8 @@ class Asked:
     keeps_requests: bool = False
     """A row for each request."""
     keeps_timeline: bool = False
+    has_batches: bool = False
+    """With the latencies of its batches, where it is one run (`aggregate.batches`)."""
 
 
 class Simulate(Protocol):
@@ -173,7 +177,18 @@ def _spec(each: Asked, facts: DrawnFacts | None) -> dict[str, Any]:
         keep_requests=each.keeps_requests,
         block_tokens=facts.block_tokens if facts else None,
     )
-    return spec | ({"timeline_rows": MAX_SPANS} if each.keeps_timeline else {})
+    if each.keeps_timeline:
+        spec["timeline_rows"] = MAX_SPANS
+    if facts is not None and each.has_batches and each.scenario.run.seeds == 1:
+        few = max(facts.n_requests, default=0) <= batched.MOST_REQUESTS
+        span = Span(spec["warmup_ns"], spec["length_ns"], spec["window_ns"])
+        found = batches.places(span)
+        if few and found:
+            each_ns = len(found[0]) * span.window_ns
+            first_ns = found[0].start * span.window_ns
+            n_classes = len(spec["classes"])
+            spec["batches"] = batched.plan(first_ns=first_ns, each_ns=each_ns, n=len(found), n_classes=n_classes)
+    return spec
 
 
 def _draws(scenario: Scenario, cutting: Cutting) -> Callable[[int], Draw]:

@@ -68,6 +68,7 @@ def drawn(case: Case) -> Drawn:
         unfit="skip",
         keeps_requests=False,
         keeps_timeline=False,
+        has_batches=False,
     )
     cases = {}
     for ix in sorted(firsts):

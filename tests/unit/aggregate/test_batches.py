@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 from planner import load, run
@@ -51,12 +53,58 @@ def test_the_interval_of_one_run_is_that_of_its_batches() -> None:
     assert kwh == pytest.approx(watts * 60 / 3.6e6, rel=1e-9)
 
 
-def test_what_windows_do_not_tell_has_none() -> None:
+def test_quantiles_of_latency_have_the_spread_of_the_batches_own() -> None:
+    """Of 100 req/s a batch of 2 s tells the p95 (200 x 0.05 = 10 beyond it) but not the p99 (2 beyond it)."""
+    scenario = load("-", stdin_text=TEXT, sets=["traffic.chat.rate=100 req/s"])
+    result = run(scenario, keep_requests=True)
+    tree = result.to_json()
+    rows = result.tables["requests"].with_columns(
+        batch=(pl.col("arrival_ns").cast(pl.Int64) - 20 * 10**9) // (2 * 10**9)
+    )
+    last = rows.filter(pl.col("batch") >= 0).sort("batch")  # the last 20 of 30 windows
+    gaps = pl.col("output_tokens").cast(pl.Int64) - 1
+    arrival, first, end = (pl.col(f"{name}_ns").cast(pl.Int64) for name in ("arrival", "first_token", "end"))
+    values = {"ttft_s": first - arrival, "e2e_s": end - arrival, "tpot_s": (end - first + gaps // 2) // gaps}
+    chat, low, high = (
+        tree[name]["classes"]["chat"] if name else tree["classes"]["chat"] for name in ("", "low", "high")
+    )
+    for metric, value in values.items():
+        for label, q in (("p50", 0.5), ("p95", 0.95)):
+            mine = [
+                float(np.quantile(found["value"].drop_nulls().to_numpy(), q)) / 1e9
+                for (_,), found in last.filter(gaps > 0)
+                .with_columns(value=value)
+                .group_by("batch", maintain_order=True)
+            ]
+            assert len(mine) == 20
+            mean = math.fsum(mine) / 20
+            half = t_95(19) * math.sqrt(math.fsum((each - mean) ** 2 for each in mine) / 19 / 20)
+            assert high[metric][label] - chat[metric][label] == pytest.approx(half, rel=1e-6), (metric, label)
+            assert chat[metric][label] - low[metric][label] == pytest.approx(half, rel=1e-6), (metric, label)
+        assert low[metric]["mean"] < chat[metric]["mean"] < high[metric]["mean"]
+        assert low[metric]["p99"] is high[metric]["p99"] is None
+    assert low["limits"][0]["value"] < chat["limits"][0]["value"] < high["limits"][0]["value"]
+    assert low["limits"][1]["value"] is None
+
+
+@pytest.mark.parametrize("sets", [("fleet.cell_replicas=1",), ("run.split=20 s",), ("run.warmup=5 s",)])
+def test_batches_of_cells_and_parts_are_those_of_the_whole(sets: tuple[str, ...]) -> None:
+    more = ("traffic.chat.rate=100 req/s", *sets)
+    one, two = (run(load("-", stdin_text=TEXT, sets=more), workers=n) for n in (1, 3))
+    assert one.to_json() == two.to_json()
+    assert one.to_json()["low"]["classes"]["chat"]["e2e_s"]["p95"] is not None
+    assert "requests" not in one.tables
+
+
+def test_what_windows_and_rows_do_not_tell_has_none() -> None:
     tree = figures()
     for side in ("low", "high"):
-        assert tree[side]["classes"]["chat"]["ttft_s"]["p95"] is None
+        chat = tree[side]["classes"]["chat"]
+        assert chat["ttft_s"]["mean"] is not None
+        assert chat["ttft_s"]["p95"] is None  # a batch has 24 requests: one of them is beyond its p95
+        assert set(chat["itl_s"].values()) == {None}
+        assert chat["limits"][0]["value"] is None
         assert tree[side]["pools"]["a"]["rack_it_w"]["peak"] is None
-        assert tree[side]["classes"]["chat"]["limits"][0]["value"] is None
         assert tree[side]["requests"]["offered"] is None
         assert tree[side]["cost"]["parts"]["racks"] == tree["cost"]["parts"]["racks"]  # the same in every batch
         assert tree[side]["cost"]["parts"]["energy"] is not None
@@ -74,12 +122,14 @@ def test_short_runs_have_none_and_seeds_come_first(sets: tuple[str, ...], over: 
 
 
 def test_nine_in_ten_intervals_hold_the_truth() -> None:
-    trees = [figures(f"run.seed={seed}", "run.warmup=4 s") for seed in range(1, 41)]
-    for path in (("pools", "a", "busy_frac"), ("fleet", "tokens_per_s_out")):
+    more = ("run.warmup=4 s", "run.length=150 s", "traffic.chat.rate=60 req/s")
+    trees = [figures(f"run.seed={seed}", *more) for seed in range(1, 41)]
+    latencies = [("classes", "chat", *path) for path in (("ttft_s", "p95"), ("e2e_s", "p50"), ("queue_s", "p90"))]
+    for path in (("pools", "a", "busy_frac"), ("fleet", "tokens_per_s_out"), *latencies):
         values = [at(tree, path) for tree in trees]
         truth = math.fsum(values) / len(values)
         held = sum(at(tree["low"], path) <= truth <= at(tree["high"], path) for tree in trees)
-        assert held >= 31  # of 40: with 0.9 each, fewer come once in a hundred times
+        assert held >= 31, path  # of 40: with 0.9 each, fewer come once in a hundred times
 
 
 def at(tree: Any, path: tuple[str, ...]) -> float:
