@@ -9,6 +9,7 @@ import click
 
 from planner.cli import output
 from planner.errors import Fault, Notice, ScenarioError, TrafficError
+from planner.words import plain
 
 if TYPE_CHECKING:
     from planner.scenario import Scenario
@@ -123,7 +124,7 @@ def _as_json(file: str, scenario: Scenario, seen: Preview | None, is_resolved: b
 def _resolved(file: str, scenario: Scenario, n: int) -> str:
     from planner.scenario.dump import to_yaml
 
-    head = f"# {output.plain(file)}, scenario {scenario.name}\n" if n > 1 else ""
+    head = f"# {plain(file)}, scenario {scenario.name}\n" if n > 1 else ""
     return head + to_yaml(scenario.tree, origins=True).rstrip("\n")
 
 

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import click
 
 from planner.errors import Notice, PlannerError
+from planner.words import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -138,18 +139,13 @@ def warn(message: str, to: Settings) -> None:
 
 def say(text: str, to: Settings) -> None:
     """Lines on stdout, verdicts coloured where that is wanted; a reader that went away ends the program quietly."""
-    lines = "\n".join(plain(line) for line in text.split("\n"))
+    lines = "\n".join(plain(line, keep="\t") for line in text.split("\n"))
     if to.has_color:
         lines = re.sub(
             r"\b(MISSED|met)\b", lambda m: click.style(m[0], fg="red" if m[0] == "MISSED" else "green"), lines
         )
     with answering():
         click.echo(lines, color=to.has_color)
-
-
-def plain(text: str) -> str:
-    """`text` without the control characters that could drive a terminal."""
-    return "".join(c if c.isprintable() or c in "\t" else "\ufffd" for c in text)
 
 
 def fail(schema: str, error: PlannerError, to: Settings, *, result: Any = None) -> NoReturn:

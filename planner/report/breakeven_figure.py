@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report.drawing import save_drawing
 from planner.report.figures import style
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

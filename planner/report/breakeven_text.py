@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from planner import units
-from planner.report.text import figure, percent, plain, table
+from planner.report.text import figure, percent
 from planner.study.breakeven import BreakEven, Crossing
 from planner.study.plans import Plan
 from planner.study.spread import LEVEL_FRAC
+from planner.words import plain, table
 
 _POINTS = 9
 """Points of the curve that are listed; JSON and the figure have all."""

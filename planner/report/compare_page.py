@@ -12,7 +12,8 @@ from planner.report.compare_text import change, fact_lines, headline_rows, signe
 from planner.report.page_html import esc, item_list, section, table
 from planner.report.page_live import POLICY_STILL
 from planner.report.page_style import sheet
-from planner.report.text import percent, plain
+from planner.report.text import percent
+from planner.words import plain
 
 __all__ = ["page", "write"]
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from planner import units
 from planner.aggregate.leaves import shown
 from planner.report.explain import Explained, Input, Weight
-from planner.report.text import percent, plain, table
+from planner.report.text import percent
+from planner.words import plain, table
 
 _MOST = 15
 """Facts that are listed; JSON has all."""

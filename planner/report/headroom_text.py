@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import units
-from planner.report.text import plain, table
 from planner.study.headroom import left
+from planner.words import plain, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

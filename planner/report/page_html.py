@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from planner import units
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result

@@ -56,7 +56,7 @@ def pools(look: Look, names: Sequence[str]) -> str:
     """The pools that may be picked out, as an attribute's value: name, name as shown, class of its colour."""
     from html import escape
 
-    from planner.report.text import plain
+    from planner.words import plain
 
     ix = {name: at for at, name in enumerate(look.pools)}
     return escape(json.dumps([[name, plain(name), f"p{ix[name] % len(style.POOLS)}"] for name in names]), quote=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from planner import units
+from planner import units, words
 from planner.report import text
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def sweep_report(sweep: Sweep, *, title: str, wall_s: float | None = None) -> st
     """Every point, which is the cheapest that holds, or which came nearest."""
     n_held = sum(row.holds for row in sweep.rows)
     spent = "" if wall_s is None else f" in {units.format(wall_s, 'time')}"
-    head = f"{text.plain(title)}   {len(sweep.rows):,} points{spent}, {n_held:,} of them hold every limit"
+    head = f"{words.plain(title)}   {len(sweep.rows):,} points{spent}, {n_held:,} of them hold every limit"
     shown = _shown(sweep)
-    lines = [head, *text.table(_rows(sweep, shown), left=tuple(range(_n_words(sweep))))]
+    lines = [head, *words.table(_rows(sweep, shown), left=tuple(range(_n_words(sweep))))]
     if len(shown) < len(sweep.rows):
         lines.append(f"  {len(sweep.rows) - len(shown):,} more points are in points.parquet")
     reasons = dict.fromkeys(row.reason for row in shown if row.reason)
-    lines += [f"  not simulated: {text.plain(reason)}" for reason in reasons]
+    lines += [f"  not simulated: {words.plain(reason)}" for reason in reasons]
     return "\n".join([*lines, *_ending(sweep)])
 
 
@@ -128,7 +128,7 @@ def _ending(sweep: Sweep) -> list[str]:
 
 
 def _named(row: Row) -> str:
-    return text.plain(row.label if row.point.variant == "base" else f"{row.point.variant}: {row.label}")
+    return words.plain(row.label if row.point.variant == "base" else f"{row.point.variant}: {row.label}")
 
 
 def _variant(row: Row) -> str:

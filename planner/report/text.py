@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.aggregate import slo
+from planner.words import Cells, plain, table, width
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
 
 Tree = Mapping[str, Any]
-Cells = Sequence[str]
 
 MOST_PAIRS = 4
 """Limits that are shown side by side; more get a line each."""
@@ -369,41 +368,3 @@ def percent(frac: float) -> str:
 def _count(value: float) -> str:
     """A number of requests: whole up to six digits, then with a prefix."""
     return f"{value:,.0f}" if value < 1_000_000 else units.format(value, "tokens").removesuffix("tok")
-
-
-def table(rows: Sequence[Cells], *, left: Sequence[int]) -> list[str]:
-    """Aligned lines, two spaces in; columns in `left` are words, all others figures."""
-    cells = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(width(cell) for cell in column) for column in zip(*cells, strict=True)]
-    return ["  " + "   ".join(_padded(row, widths, left)).rstrip() for row in cells]
-
-
-def _padded(row: Cells, widths: Sequence[int], left: Sequence[int]) -> list[str]:
-    return [
-        cell + " " * (wide - width(cell)) if ix in left else " " * (wide - width(cell)) + cell
-        for ix, (cell, wide) in enumerate(zip(row, widths, strict=True))
-    ]
-
-
-def plain(text: str) -> str:
-    r"""Text of unknown origin as one line that cannot drive a terminal: control and direction marks are spelled out.
-
-    >>> plain("Chat\x1b[2J")
-    'Chat\\x1b[2J'
-    """
-    return "".join(_spelled(c) if unicodedata.category(c) in _UNSAFE else c for c in text)
-
-
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-
-def _spelled(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def width(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in {"W", "F"} else 1 for c in text
-    )

@@ -10,7 +10,7 @@ from planner.report.figures.live import Time, picked, time_of, with_signals, wor
 from planner.report.figures.series import Bins, bins, by_bin
 from planner.report.figures.sheet import Sheet, over_time
 from planner.report.figures.style import LIGHT, Look, chart, layer
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,7 +11,7 @@ from planner.report.figures.live import picked, with_signals
 from planner.report.figures.series import mean, rows_of
 from planner.report.figures.sheet import Sheet, plainly
 from planner.report.figures.style import LIGHT, Look, chart, layer
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ from planner.report.figures.live import Time, picked, span, with_signals, words
 from planner.report.figures.series import MOST_BINS, rows_of
 from planner.report.figures.sheet import Sheet, over_time
 from planner.report.figures.style import LIGHT, Look, chart, layer
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

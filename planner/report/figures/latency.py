@@ -9,7 +9,7 @@ from planner.report.figures.frames import decades, schema
 from planner.report.figures.live import spot, with_signals, words
 from planner.report.figures.sheet import Sheet, plainly
 from planner.report.figures.style import LIGHT, TIME_LABEL, Look, chart, hconcat, head, layer, vconcat
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

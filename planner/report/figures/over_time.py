@@ -11,7 +11,7 @@ from planner.report.figures.live import Time, picked, span, time_of, with_signal
 from planner.report.figures.series import bins, by_bin, mean
 from planner.report.figures.sheet import Sheet, over_time
 from planner.report.figures.style import LIGHT, SI_LABEL, Look, chart, head, layer, vconcat
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

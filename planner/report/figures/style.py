@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from planner.report.text import plain
+from planner.words import plain
 
 __all__ = [
     "DARK",

@@ -10,7 +10,7 @@ from planner.report.figures.live import clock, picked, time_of, with_signals, wo
 from planner.report.figures.series import bins, by_bin, mean, rows_of
 from planner.report.figures.sheet import Sheet, plainly
 from planner.report.figures.style import LIGHT, Look, chart, head, layer, vconcat
-from planner.report.text import plain
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,6 +9,7 @@ import pytest
 from planner import Result
 from planner.core import SimTables
 from planner.report import text
+from planner.words import width
 from tests import fleets
 from tests.fleets import class_counts, fleet, placed, pool, scenario, sim, variant, work
 
@@ -134,13 +135,13 @@ def test_no_text_of_a_file_drives_the_terminal() -> None:
 
 @pytest.mark.parametrize(("word", "columns"), [("rack", 4), ("機架", 4), ("e\u0301", 1), ("ＡＢ", 4)])
 def test_width_is_what_a_terminal_shows(word: str, columns: int) -> None:
-    assert text.width(word) == columns
+    assert width(word) == columns
 
 
 def test_wide_names_keep_columns_aligned() -> None:
     said = fleets.SCENARIO.replace("  chat:", "  対話:")
     lines = report(simulated(), said=said).splitlines()
-    assert text.width(lines[1][: lines[1].index("ttft")]) + 8 == text.width(lines[2][: lines[2].index(" ms") + 3])
+    assert width(lines[1][: lines[1].index("ttft")]) + 8 == width(lines[2][: lines[2].index(" ms") + 3])
 
 
 def test_samples_of_uncertain_facts_are_said() -> None:
