@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report.drawing import save_drawing
 from planner.report.figures import style
-from planner.report.text import plain
 from planner.study.points import TCO
+from planner.words import plain
 
 if TYPE_CHECKING:
     import polars as pl

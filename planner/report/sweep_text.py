@@ -86,7 +86,7 @@ def _rows(sweep: Sweep, shown: Sequence[Row]) -> list[Sequence[str]]:
 def _racks(row: Row, *, is_plan: bool) -> str:
     """How many racks; of a plan which, in its last period."""
     if is_plan:
-        return ", ".join(f"{n} {text.plain(pool)}" for pool, n in row.fleet.items() if n) or "-"
+        return ", ".join(f"{n} {words.plain(pool)}" for pool, n in row.fleet.items() if n) or "-"
     racks = row.figures["racks"]
     return "-" if racks is None else f"{racks:g}"
 
