@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from planner.cli import output
+from planner.cli.asked import Asked, asks
 from planner.cli.progress import ProgressLine
 
 SCHEMA = "planner.break-even/1"
@@ -21,32 +22,26 @@ Examples:
 
 
 @click.command("break-even", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("scenario")
+@asks(variant="The first plan [base].", of="both plans")
 @click.option("--vary", required=True, metavar="PATH", help="What is varied: as in --set, a fact, or load.")
 @click.option("--against", required=True, metavar="VARIANT", help="The other plan: a variant of the file, or base.")
-@click.option("-s", "--scenario", "name", metavar="NAME", help="The first plan [base].")
 @click.option("--range", "within", metavar="LOW..HIGH", help="Where to look, such as '0.3..2 MUSD/rack' [the fact's].")
 @click.option(
     "--figure", default="usd_per_mtok_out_whole", show_default=True, help="The cost of a token that is compared."
 )
 @click.option("--samples", type=click.IntRange(0, 10_000), help="Draws of the uncertain facts [run.samples, else 64].")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of both plans; repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write figures/break-even.{parquet,svg,png} there.")
 @click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
 @click.option("--ray", metavar="new|auto|ADDRESS", help="Simulate on a Ray cluster, not on threads.")
 @click.option("--gate", is_flag=True, help="Exit 3 without a break-even at equal service.")
 @output.verb(SCHEMA)
 def command(
-    scenario: str,
+    asked: Asked,
     vary: str,
     against: str,
-    name: str | None,
     within: str | None,
     figure: str,
     samples: int | None,
-    sets: tuple[str, ...],
-    seed: int | None,
     out: Path | None,
     workers: int | None,
     ray: str | None,
@@ -64,21 +59,19 @@ def command(
     from planner.scenario import read_stdin
     from planner.study.breakeven import break_even
 
-    if seed is not None:
-        sets = (*sets, f"run.seed={seed}")
     line = ProgressLine(to)
     try:
         with opened(workers=workers, ray=ray) as executor:
             found = break_even(
-                scenario,
+                asked.source,
                 vary=vary,
                 against=against,
-                base=name,
-                sets=sets,
+                base=asked.name,
+                sets=asked.sets,
                 within=within,
                 figure=figure,
                 samples=samples,
-                stdin_text=read_stdin() if scenario == "-" else None,
+                stdin_text=read_stdin() if asked.source == "-" else None,
                 executor=executor,
                 progress=line.show,
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import output
+from planner.cli.asked import ALL, VARIANTS, values
 from planner.errors import Fault, Notice, ScenarioError, TrafficError
 from planner.words import plain
 
@@ -24,9 +25,9 @@ Examples:
 
 @click.command("check", epilog=EPILOG)
 @click.argument("files", metavar="SCENARIO...", nargs=-1, required=True)
-@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file; repeatable.")
-@click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
+@VARIANTS
+@ALL
+@values()
 @click.option("--resolved", is_flag=True, help="Print the merged file, each value with where it came from.")
 @output.verb("planner.check/1")
 def command(

@@ -7,6 +7,7 @@ import sys
 import click
 
 from planner.cli import output
+from planner.cli.asked import Asked, asks
 from planner.cli.progress import ProgressLine
 
 SCHEMA = "planner.headroom/1"
@@ -20,10 +21,7 @@ Examples:
 
 
 @click.command("headroom", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("scenario")
-@click.option("-s", "--scenario", "name", metavar="NAME", help="A variant of the file [base].")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@asks()
 @click.option("-j", "--workers", type=click.IntRange(1), help="Simulations side by side [processors].")
 @click.option("--ray", metavar="new|auto|ADDRESS", help="Simulate on a Ray cluster, not on threads.")
 @click.option("-o", "--out", metavar="DIR", help="Write the result of a run with the headroom in it, and its page.")
@@ -32,10 +30,7 @@ Examples:
 @click.option("--gate", is_flag=True, help="Exit 3 when the scenario's own load does not hold.")
 @output.verb(SCHEMA)
 def command(
-    scenario: str,
-    name: str | None,
-    sets: tuple[str, ...],
-    seed: int | None,
+    asked: Asked,
     workers: int | None,
     ray: str | None,
     out: str | None,
@@ -49,7 +44,6 @@ def command(
     The load is bisected on the simulator, under the scenario's seeds and at least five; the interval is over them. What
     fleet.spare and fleet.survive ask for has to hold too.
     """
-    from planner.cli.run import load_variants
     from planner.fleet.executors import opened
     from planner.report.headroom_text import headroom_report
     from planner.report.write import FRAMES, write_page
@@ -58,7 +52,7 @@ def command(
     from planner.study.run import inputs_digest, run
     from planner.traffic.load import said
 
-    (asked,) = load_variants(scenario, names=(name,) if name else (), is_all=False, sets=sets, seed=seed)
+    scenario = asked.load_one()
     line = ProgressLine(to)
 
     def tell(looked: Looked) -> None:
@@ -66,20 +60,20 @@ def command(
 
     try:
         with opened(workers=workers, ray=ray) as executor:
-            found = headroom(asked, with_n1=n1, executor=executor, progress=tell)
-            whole = run(asked, executor=executor) if out is not None else None
+            found = headroom(scenario, with_n1=n1, executor=executor, progress=tell)
+            whole = run(scenario, executor=executor) if out is not None else None
     finally:
         line.end()
     shown = headroom_report(
-        found, title=asked.title, rates=said(asked.traffic), spare_frac=asked.fleet.spare_frac or 0.0
+        found, title=scenario.title, rates=said(scenario.traffic), spare_frac=scenario.fleet.spare_frac or 0.0
     )
     if out is not None and whole is not None:
-        whole = in_result(whole, asked.name, found)
+        whole = in_result(whole, scenario.name, found)
         whole.save(out, is_replacing=force)
         write_page(whole, out, frames_in=f"{out}/{FRAMES}")
         shown += f"\nwrote {out}/   {out}/report.html shows it"
-    aside = set_aside(asked, "headroom")
-    output.reply(SCHEMA, found.to_json(), shown, to, warnings=[*asked.notices, *aside], inputs=inputs_digest([asked]))
+    notices = [*scenario.notices, *set_aside(scenario, "headroom")]
+    output.reply(SCHEMA, found.to_json(), shown, to, warnings=notices, inputs=inputs_digest([scenario]))
     if gate and found.edge.multiplier is not None and found.edge.multiplier < 1:
         click.echo(f"gate: the limits hold up to {found.edge.multiplier:.4g} times the load", err=True)
         sys.exit(EXIT_GATE)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli import output
+from planner.cli.asked import Asked, asks
 from planner.cli.progress import ProgressLine
-from planner.cli.run import finish, load_variants, page_beside
+from planner.cli.run import finish, page_beside
 from planner.cli.run_options import HowToRun, how_to_run
 
 if TYPE_CHECKING:
@@ -27,20 +28,10 @@ Examples:
 
 
 @click.command("optimize", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("scenario")
-@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file.")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@asks()
 @how_to_run
 @output.verb(SCHEMA)
-def command(
-    scenario: str,
-    names: tuple[str, ...],
-    sets: tuple[str, ...],
-    seed: int | None,
-    how: HowToRun,
-    to: output.Settings,
-) -> None:
+def command(asked: Asked, how: HowToRun, to: output.Settings) -> None:
     """Choose the racks that SCENARIO should buy (a file with a `goal`, or - for stdin).
 
     Pools with `count: {min, max}` are chosen from, period by period, at the least cost that holds every limit; the plan
@@ -51,14 +42,12 @@ def command(
     from planner.study import answer
     from planner.study.run import run
 
-    if len(names) > 1:
-        raise click.UsageError("one question at a time: name one variant with -s")
-    [asked] = load_variants(scenario, names=names, is_all=False, sets=sets, seed=seed)
+    scenario = asked.load_one()
     line = ProgressLine(to)
 
     def make(executor: Executor | None, notes: Checkpoint) -> Result:
         return optimize(
-            asked,
+            scenario,
             workers=how.workers,
             simulate=lambda scenarios: run(scenarios, workers=how.workers, executor=executor),
             folder=surfaces_beside(how.out),
@@ -68,7 +57,7 @@ def command(
 
     try:
         done = answer.answer(
-            [asked],
+            [scenario],
             out=how.out,
             executor=how.executor,
             is_resuming=how.is_resuming,

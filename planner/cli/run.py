@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli import output
+from planner.cli.asked import Asked, asks
 from planner.cli.progress import ProgressLine
 from planner.cli.run_options import HowToRun, how_to_run
 from planner.errors import Notice, RunError
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
-    from planner.scenario import Scenario
     from planner.study.answer import Answer
 
 SCHEMA = "planner.run/1"
@@ -29,11 +29,7 @@ Examples:
 
 
 @click.command("run", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("scenario")
-@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file; repeatable.")
-@click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@asks(several=True)
 @click.option(
     "--keep",
     type=click.Choice(["requests", "timeline"]),
@@ -44,13 +40,9 @@ Examples:
 @how_to_run
 @output.verb(SCHEMA)
 def command(
-    scenario: str,
-    names: tuple[str, ...],
-    is_all: bool,
-    sets: tuple[str, ...],
-    seed: int | None,
     keep: tuple[str, ...],
     has_page: bool,
+    asked: Asked,
     how: HowToRun,
     to: output.Settings,
 ) -> None:
@@ -63,7 +55,7 @@ def command(
     from planner.scenario.unsupported import set_aside
     from planner.study import answer
 
-    scenarios = load_variants(scenario, names=names, is_all=is_all, sets=sets, seed=seed)
+    scenarios = asked.load()
     line = ProgressLine(to)
     try:
         done = answer.answer(
@@ -116,16 +108,3 @@ def finish(result: Result, *, gate: bool) -> None:
     if gate and result.n_missed:
         click.echo(f"gate: {result.n_missed} limits were missed", err=True)
         sys.exit(EXIT_GATE)
-
-
-def load_variants(
-    source: str, *, names: tuple[str, ...], is_all: bool, sets: tuple[str, ...], seed: int | None
-) -> list[Scenario]:
-    """The variants that the flags ask for, each with `sets` and `seed` laid over it."""
-    from planner.scenario import load_all
-
-    if is_all and names:
-        raise click.UsageError("--all and -s exclude each other: --all runs the base scenario and every variant")
-    if seed is not None:
-        sets = (*sets, f"run.seed={seed}")
-    return list(load_all(source, sets=sets, names=None if is_all else names or ("base",)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli import output
+from planner.cli.asked import Asked, asks
 from planner.cli.progress import ProgressLine
 from planner.cli.run_options import HowToRun, how_to_run
 from planner.errors import Notice, RunError
@@ -33,19 +34,11 @@ Examples:
 
 
 @click.command("sweep", epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("scenario")
-@click.option("-s", "--scenario", "names", multiple=True, metavar="NAME", help="A variant of the file; repeatable.")
-@click.option("--all", "is_all", is_flag=True, help="The base scenario and every variant.")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="First seed, in place of run.seed.")
+@asks(several=True)
 @how_to_run
 @output.verb(SCHEMA)
 def command(
-    scenario: str,
-    names: tuple[str, ...],
-    is_all: bool,
-    sets: tuple[str, ...],
-    seed: int | None,
+    asked: Asked,
     how: HowToRun,
     to: output.Settings,
 ) -> None:
@@ -56,14 +49,13 @@ def command(
     Ends with the cheapest point that holds every limit, or with the one that comes nearest. A scenario that leaves its
     fleet to planner optimize is planned at every point.
     """
-    from planner.cli.run import load_variants
     from planner.report.sweep_text import sweep_report
     from planner.study import sweep_answer
     from planner.study.answer import RUNS, SURFACES
     from planner.study.run import run
     from planner.study.sweep import Done
 
-    scenarios = load_variants(scenario, names=names, is_all=is_all, sets=sets, seed=seed)
+    scenarios = asked.load()
     line = ProgressLine(to)
 
     def tell(done: Done) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli import output
+from planner.cli.asked import one_variant, seed, values
 from planner.errors import Notice
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ Examples:
 
 @click.command("make", epilog=EPILOG)
 @click.argument("scenario")
-@click.option("-s", "--scenario", "name", metavar="NAME", help="A variant of the file.")
-@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set a value of the scenario; repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="The seed, in place of run.seed.")
+@one_variant("A variant of the file.")
+@values()
+@seed("The seed")
 @click.option("--to", "form", type=click.Choice(_FORMS), help="What to write [as the file's name ends].")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write; - is stdout.")
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
