@@ -8,6 +8,7 @@ use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchReader, UInt16Array,
     UInt32Array, UInt64Array,
 };
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use engine::error::Error;
 use engine::table::{Column, Table as EngineTable};
@@ -144,6 +145,17 @@ impl Columns {
 
     pub fn u64(&self, name: &str) -> PyResult<Vec<u64>> {
         self.column(name, &DataType::UInt64, |a: &UInt64Array| a.values().to_vec())
+    }
+
+    /// The same without a copy where the table comes in one piece.
+    pub fn u64_shared(&self, name: &str) -> PyResult<ScalarBuffer<u64>> {
+        if let [batch] = &self.batches[..] {
+            let array = batch.column_by_name(name).and_then(|array| array.as_any().downcast_ref::<UInt64Array>());
+            if let Some(array) = array.filter(|array| array.null_count() == 0) {
+                return Ok(array.values().clone());
+            }
+        }
+        Ok(self.u64(name)?.into())
     }
 
     /// Empty where there is no such column.

@@ -10,7 +10,7 @@ use engine::sample::SampleSpec;
 use engine::spec::SimSpec;
 use engine::split::SplitSpec;
 use engine::steady::{SteadyRow, SteadySpec};
-use engine::step::{self, Row, StepModel};
+use engine::step::{self, Loads, StepModel};
 use engine::table::{self, Part, SketchRows, WorkRows};
 use pyo3::prelude::*;
 
@@ -80,30 +80,28 @@ fn plan(spec: &[u8]) -> PyResult<String> {
 fn step_times(py: Python<'_>, spec: &[u8], batches: &Bound<'_, PyAny>) -> PyResult<Table> {
     let columns = Columns::read(batches)?;
     let (n_seqs, context, window, growing) = (
-        columns.u64("n_seqs")?,
-        columns.u64("context_tokens")?,
-        columns.u64("window_tokens")?,
-        columns.u64("n_growing_in_window")?,
+        columns.u64_shared("n_seqs")?,
+        columns.u64_shared("context_tokens")?,
+        columns.u64_shared("window_tokens")?,
+        columns.u64_shared("n_growing_in_window")?,
     );
-    let (chunk, past) = (columns.u64("chunk_tokens")?, columns.u64("chunk_past_tokens")?);
-    let load_ix = if columns.has("load_ix") { columns.u64("load_ix")? } else { (0..n_seqs.len() as u64).collect() };
-    let lines = py.detach(|| {
+    let (chunk, past) = (columns.u64_shared("chunk_tokens")?, columns.u64_shared("chunk_past_tokens")?);
+    let load_ix = if columns.has("load_ix") { Some(columns.u64_shared("load_ix")?) } else { None };
+    let found = py.detach(|| {
         guard(|| {
-            let rows: Vec<Row> = (0..n_seqs.len())
-                .map(|i| Row {
-                    load_ix: load_ix[i],
-                    n_seqs: n_seqs[i],
-                    context_tokens: context[i],
-                    window_tokens: window[i],
-                    n_growing_in_window: growing[i],
-                    chunk_tokens: chunk[i],
-                    chunk_past_tokens: past[i],
-                })
-                .collect();
-            Ok(step::table(&StepModel::new(&DeploymentSpec::from_json(spec)?)?, &rows))
+            let loads = Loads {
+                load_ix: load_ix.as_deref().unwrap_or(&[]),
+                n_seqs: &n_seqs,
+                context_tokens: &context,
+                window_tokens: &window,
+                n_growing_in_window: &growing,
+                chunk_tokens: &chunk,
+                chunk_past_tokens: &past,
+            };
+            Ok(step::table(&StepModel::new(&DeploymentSpec::from_json(spec)?)?, &loads))
         })
     })?;
-    Table::new(table::steps(&lines))
+    Table::new(found)
 }
 
 /// What is wrong and the way out.

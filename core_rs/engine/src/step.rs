@@ -28,7 +28,7 @@ pub use line::Line;
 pub use mean::PromptCost;
 use part::{ChunkSums, Decoders, Part, PartLine, Work};
 use stages::Stages;
-pub use table::{table, Row};
+pub use table::{table, Loads};
 
 /// Femtoseconds in a second, femtojoules in a joule.
 const FEMTO: f64 = 1e15;

@@ -65,7 +65,10 @@ pub fn first_step(lo: u64, hi: u64, guess: u64, rises: impl Fn(u64) -> bool) -> 
 
 /// The nearest float, without a call where 64 bits do.
 pub fn float(value: i128) -> f64 {
-    i64::try_from(value).map_or(value as f64, |value| value as f64)
+    match i64::try_from(value) {
+        Ok(value) => value as f64,
+        Err(_) => value as f64,
+    }
 }
 
 /// A float estimate of how many steps of a time line fit in `fs`: the root of the quadratic, exact enough to start from.

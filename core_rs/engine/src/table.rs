@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::meter::Work;
 use crate::request::Fate;
 use crate::steady::SteadyPoint;
-use crate::step::{Bound, StepLine};
 use crate::time::{j_from_fj, s_from_fs, s_from_wide_ns, NEVER, NS_PER_S};
 
 pub use exact::{finish, WorkRows};
@@ -191,27 +190,6 @@ fn sketch_table(sketches: &[SketchOf]) -> Table {
 fn split_fs(fs: i128) -> (u64, u64) {
     let per_s = i128::from(NS_PER_S) * 1_000_000;
     ((fs / per_s) as u64, (fs % per_s) as u64)
-}
-
-/// The cost of steps: time, energy, bytes and operations of the first step, and what each further one adds.
-pub fn steps(lines: &[StepLine]) -> Table {
-    Table::default()
-        .f64("time_s", lines, |l| s_from_fs(l.time_fs.base))
-        .f64("time_slope_s", lines, |l| s_from_fs(l.time_fs.slope))
-        .f64("energy_j", lines, |l| j_from_fj(l.energy_fj.base))
-        .f64("energy_slope_j", lines, |l| j_from_fj(l.energy_fj.slope))
-        .f64("bytes", lines, |l| l.bytes.base as f64)
-        .f64("bytes_slope", lines, |l| l.bytes.slope as f64)
-        .f64("flop", lines, |l| l.flops.base as f64)
-        .f64("flop_slope", lines, |l| l.flops.slope as f64)
-        .f64("memory_s", lines, |l| s_from_fs(l.memory_fs))
-        .f64("compute_s", lines, |l| s_from_fs(l.compute_fs))
-        .f64("network_s", lines, |l| s_from_fs(l.network_fs))
-        .f64("launch_s", lines, |l| s_from_fs(l.launch_fs))
-        .f64("capped_s", lines, |l| s_from_fs(l.capped_fs.base))
-        .f64("capped_slope_s", lines, |l| s_from_fs(l.capped_fs.slope))
-        .u64("is_compute_bound", lines, |l| u64::from(l.bound == Bound::Compute))
-        .u64("valid_steps", lines, |l| l.valid_steps)
 }
 
 /// Points of a closed loop; what a row of an infeasible group has is not a number.

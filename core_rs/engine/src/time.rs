@@ -2,6 +2,8 @@
 //!
 //! The conversions live here and nowhere else.
 
+use crate::sums::float;
+
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 /// Femtoseconds in a nanosecond.
@@ -32,12 +34,12 @@ pub fn s_from_wide_ns(ns: i128) -> f64 {
 
 /// Seconds as a float from femtoseconds.
 pub fn s_from_fs(fs: i128) -> f64 {
-    fs as f64 / 1e15
+    float(fs) / 1e15
 }
 
 /// Joules as a float from femtojoules.
 pub fn j_from_fj(fj: i128) -> f64 {
-    fj as f64 / 1e15
+    float(fj) / 1e15
 }
 
 #[cfg(test)]

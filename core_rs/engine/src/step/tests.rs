@@ -152,21 +152,47 @@ fn the_busiest_experts_set_the_pace() {
 #[test]
 fn a_table_is_its_loads() {
     let model = StepModel::new(&gpt_oss_on_gb200(4, 1)).unwrap();
-    let row = Row {
-        load_ix: 7,
-        n_seqs: 3,
-        context_tokens: 900,
-        window_tokens: 300,
-        n_growing_in_window: 1,
-        chunk_tokens: 64,
-        chunk_past_tokens: 10,
-    };
     let chunks = [Chunk { tokens: 64, past_tokens: 10 }, Chunk { tokens: 5, past_tokens: 0 }];
     let load = |chunks| Load { n_seqs: 3, context_tokens: 900, window_tokens: 300, n_growing_in_window: 1, chunks };
-    let plain = Row { load_ix: 8, chunk_tokens: 0, ..row };
-    let more = Row { chunk_tokens: 5, chunk_past_tokens: 0, ..row };
     let steps = [model.step(&load(&chunks[..1])), model.step(&load(&[])), model.step(&load(&chunks))];
-    assert_eq!(table(&model, &[row, plain, row, more]), steps);
+    let loads = Loads {
+        load_ix: &[7, 8, 7, 7],
+        n_seqs: &[3; 4],
+        context_tokens: &[900; 4],
+        window_tokens: &[300; 4],
+        n_growing_in_window: &[1; 4],
+        chunk_tokens: &[64, 0, 64, 5],
+        chunk_past_tokens: &[10, 10, 10, 0],
+    };
+    let found = table(&model, &loads);
+    let times: Vec<f64> = steps.iter().map(|step| step.time_fs.base as f64 / FEMTO).collect();
+    assert_eq!(found.columns[0], ("time_s".to_owned(), crate::table::Column::F64(times)));
+    let valid: Vec<u64> = steps.iter().map(|step| step.valid_steps).collect();
+    assert_eq!(found.columns[15], ("valid_steps".to_owned(), crate::table::Column::U64(valid)));
+}
+
+#[test]
+fn blocks_of_a_long_table_are_in_their_places() {
+    // More loads than one thread takes, and a last block that is not full.
+    let model = StepModel::new(&llama_on_h100(1)).unwrap();
+    let n_seqs: Vec<u64> = (0..150_001).map(|i| 1 + i % 257).collect();
+    let context: Vec<u64> = n_seqs.iter().zip(0..).map(|(n, i)| n * (1 + i % 5000)).collect();
+    let none = vec![0; n_seqs.len()];
+    let loads = Loads {
+        load_ix: &[],
+        n_seqs: &n_seqs,
+        context_tokens: &context,
+        window_tokens: &none,
+        n_growing_in_window: &none,
+        chunk_tokens: &none,
+        chunk_past_tokens: &none,
+    };
+    let found = table(&model, &loads);
+    let crate::table::Column::F64(times) = &found.columns[0].1 else { panic!() };
+    for i in (0..n_seqs.len()).step_by(997).chain([4095, 4096, 150_000]) {
+        let load = Load { context_tokens: context[i], ..decode(n_seqs[i], 1, 0) };
+        assert_eq!(times[i], model.step(&load).time_fs.base as f64 / FEMTO, "{i}");
+    }
 }
 
 #[test]
