@@ -47,6 +47,15 @@ Examples:
     type=click.IntRange(1, 64),
     help="Most pipeline stages to try [1; up to 8 where the model fits in none].",
 )
+@click.option("--draft", type=click.IntRange(0, 64), help="Tokens drafted each step (speculative decoding).")
+@click.option("--acceptance", type=click.FloatRange(0, 1), help="Chance that a drafted token is accepted.")
+@click.option(
+    "--draft-cost",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="What drafting a token takes, as a share of a step.",
+)
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the points (Parquet).")
 @click.option("--figure", type=click.Path(path_type=Path), help="Draw the curves (.html, .png or .svg).")
 @output.verb(SCHEMA)
@@ -59,6 +68,9 @@ def command(
     precision: str | None,
     prefill_chip: str | None,
     most_stages: int | None,
+    draft: int | None,
+    acceptance: float | None,
+    draft_cost: float,
     out: Path | None,
     figure: Path | None,
     to: output.Settings,
@@ -76,7 +88,20 @@ def command(
     if not names:
         raise click.UsageError("--chips names no chip")
     lengths = Lengths(isl, osl, range_frac)
-    found = frontier(model, names, lengths, precision=precision, prefill_chip=prefill_chip, most_stages=most_stages)
+    if (draft is None) is not (acceptance is None):
+        raise click.UsageError("--draft and --acceptance belong together: acceptance has to be known")
+    speculation = None
+    if draft is not None and acceptance is not None:
+        speculation = {"draft_tokens": draft, "acceptance_frac": acceptance, "draft_cost_frac": draft_cost}
+    found = frontier(
+        model,
+        names,
+        lengths,
+        precision=precision,
+        prefill_chip=prefill_chip,
+        most_stages=most_stages,
+        speculation=speculation,
+    )
     text = _text(found)
     if out is not None:
         try:

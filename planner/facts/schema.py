@@ -66,6 +66,7 @@ CHIP: tuple[Key | Section, ...] = (
     Key("sustained_max", "sustained_max_w", "power", "Highest sustained draw; where absent the rated power."),
     Key("idle", "idle_w", "power", "Powered, nothing loaded.", is_needed=True),
     Key("parked", "parked_w", "power", "Model loaded, no requests."),
+    Key("active", "active_w", "power", "In a step, before any byte or operation; where absent as parked."),
     Key("low_load", "low_load_w", "power", "Decoding at batch 1."),
     Key("high_load", "high_load_w", "power", "Decoding at a large batch."),
     Key(
@@ -136,6 +137,7 @@ class Chip:
     memory_type: Fact | None = None
     sustained_max_w: Fact | None = None
     parked_w: Fact | None = None
+    active_w: Fact | None = None
     low_load_w: Fact | None = None
     high_load_w: Fact | None = None
     power_curve: Fact | None = None

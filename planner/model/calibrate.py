@@ -18,7 +18,7 @@ from planner.errors import FactError, Fault
 from planner.model import accuracy, bands, best
 from planner.model.calibration import Calibration
 from planner.model.coefficients import engines_and_habits, flat_names, prior
-from planner.model.energy import fit_energy, read_energy
+from planner.model.energy import chip_facts, fit_energy, read_energy
 from planner.model.fit import SCALES, Fit, Target, minimise, weights
 from planner.model.folds import KINDS, Fold, folds
 from planner.model.points import MEASURED, Points, read_points, steady
@@ -152,6 +152,9 @@ def calibrate(
     return Calibrated(tree)
 
 
+_ENDS = ("value", "low", "high")
+
+
 def energy_section(
     path: Path,
     engines: Mapping[str, Any],
@@ -168,6 +171,10 @@ def energy_section(
         "known": {name: sorted({str(row[name]) for row in points.rows}) for name in ("chip", "model")},
         "host_sequence_s": _digits(model.host_sequence_s),
         "draws": {chip: {k: _digits(v) for k, v in draw.items()} for chip, draw in model.draws.items()},
+        "chips": {
+            chip: {name: dict(zip(_ENDS, map(_digits, ends), strict=True)) for name, ends in draws.items()}
+            for chip, draws in chip_facts(points, engines, habits).items()
+        },
         "corrections": model.corrections,
         "bands": [],
         "errors": [],

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import FactError
-from planner.model.fit import Target, minimise, weights
+from planner.model.fit import Fit, Target, minimise, weights
 from planner.model.folds import folds
 from planner.model.points import POOLS, Points, number, place, steady, text_rows
-from planner.model.stacks import Level, design, effect
+from planner.model.stacks import Level, design, effect, features
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ENERGY_LEVELS", "EnergyModel", "fit_energy", "read_energy"]
+__all__ = ["ENERGY_LEVELS", "EnergyModel", "chip_facts", "fit_energy", "read_energy"]
 
 NEEDED = ("task", "model", "precision", "chip", "chips", "max_num_seqs")
 OPTIONAL = (
@@ -45,14 +45,16 @@ ENGINE = "vllm"
 KINDS = ("deployment", "model")
 
 _ONE = ("1", "concurrency")
+_LOAD = ("concurrency", "concurrency2", "step", "chips")
+_LONE = ("lone", "lone_concurrency")
 _STACK = ("chip", "model", "task", "precision", "n_chips")
 ENERGY_LEVELS: Mapping[str, tuple[Level, ...]] = {
     "step": (
+        Level((), _LOAD, 0.25),
         Level(("chip", "kind", "precision"), _ONE, 0.25),
-        Level(("chip", "task", "n_chips"), _ONE, 0.25),
-        Level(("chip", "model"), _ONE, 0.1),
-        Level(("chip", "model", "precision", "n_chips"), _ONE, 0.2),
-        Level(_STACK, _ONE, 0.2),
+        Level(("task",), _ONE, 0.2),
+        Level(("chip", "task"), _ONE, 0.1),
+        Level(("chip",), _LONE, 0.5),
     ),
     "itl": (
         Level(("task",), _ONE, 0.1),
@@ -61,12 +63,18 @@ ENERGY_LEVELS: Mapping[str, tuple[Level, ...]] = {
         Level(_STACK, _ONE, 0.1),
     ),
     "power": (
-        Level(("chip",), _ONE, 0.1),
-        Level(("chip", "task", "n_chips"), _ONE, 0.15),
-        Level(("chip", "kind", "precision"), _ONE, 0.2),
+        Level((), _LOAD, 0.25),
+        Level(("kind", "precision"), ("1",), 0.2),
+        Level(("task",), ("1",), 0.15),
+        Level(("chip",), _LONE, 0.4),
     ),
 }
-"""Step: a step over the core's. ITL: the median gap over the mean step. Power: the draw over the core's."""
+"""Step: a step over the core's. ITL: the median gap over the mean step. Power: the draw over the core's. Of all servers
+by the batch, the length of a step (`step`) and the chips; `lone`: long outputs on one chip, which waits for its host.
+"""
+LONE_TASK = "gpqa"
+_STEP_S = 20e-3
+"""The step that `step` is a logarithm over."""
 NU_POWER = 4.0
 """Degrees of freedom of the loss of draws, which no hidden setting doubles; of the others that of `fit.py`."""
 SCALES = {"step": 0.1, "itl": 0.05, "power": 0.05}
@@ -142,8 +150,9 @@ class EnergyModel:
         """`chip_w`, `j_per_output_token` and `itl_p50_s` of each row, and why a row has none."""
         import numpy as np
 
-        logs = {name: effect(points.rows, ENERGY_LEVELS[name], self.corrections[name]) for name in ENERGY_LEVELS}
         found, reasons = steady(points, engines, habits, self.draws)
+        more = _features(points.rows, found["tpot_s"])
+        logs = {name: effect(points.rows, ENERGY_LEVELS[name], self.corrections[name], more) for name in ENERGY_LEVELS}
         slow = steady(points, with_host(engines, self.host_sequence_s), habits, self.draws)[0]
         step_s = slow["tpot_s"] * np.exp(logs["step"])
         chip_w = found["chip_w"] * np.exp(logs["power"])
@@ -152,6 +161,21 @@ class EnergyModel:
             "j_per_output_token": chip_w * points.numbers("chips") * step_s / slow["n_seqs"],
             "itl_p50_s": step_s * np.exp(logs["itl"]),
         }, reasons
+
+
+def _features(rows: Sequence[Mapping[str, Any]], step_s: np.ndarray) -> dict[str, np.ndarray]:
+    """What draws are corrected by beside the load; a step that has no length counts as a middle one."""
+    import numpy as np
+
+    batch = features(rows)["concurrency"]
+    lone = np.array([float(row["task"] == LONE_TASK and row["n_chips"] == 1) for row in rows])
+    known = np.where(np.isfinite(step_s), step_s, _STEP_S)
+    return {
+        "concurrency2": batch**2,
+        "step": np.clip(np.log(known / _STEP_S), -3.0, 3.0),
+        "lone": lone,
+        "lone_concurrency": lone * batch,
+    }
 
 
 def with_host(engines: Mapping[str, Any], host_sequence_s: float) -> dict[str, Any]:
@@ -204,11 +228,12 @@ def _fit(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any], 
 
     rows = points.rows
     weight = np.where(is_out, 0.0, weights([row["deployment"] for row in rows]))
-    chips = sorted(points.chips)
-    designs = {name: design(rows, ENERGY_LEVELS[name]) for name in ENERGY_LEVELS}
+    own = steady(points, engines, habits)[0]
+    more = _features(rows, own["tpot_s"])
+    designs = {name: design(rows, ENERGY_LEVELS[name], more) for name in ENERGY_LEVELS}
     measured = measured_of(points)
     # Sequences over their token rate is the mean step; a table without the batch has its cap.
-    step_s = steady(points, engines, habits)[0]["n_seqs"] / points.numbers("output_tokens_per_s")
+    step_s = own["n_seqs"] / points.numbers("output_tokens_per_s")
 
     def pace(theta: np.ndarray) -> tuple[np.ndarray]:
         host = with_host(engines, float(np.exp(theta[0])))
@@ -222,26 +247,7 @@ def _fit(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any], 
     none = (np.zeros(1), np.full(1, -1.0), np.full(1, 1.0), np.full(1, 1e-6))
     gap = minimise(lambda _: (np.log(step_s),), one("itl", np.log(measured["itl_p50_s"])), weight, prior=none)
 
-    def named(theta: np.ndarray) -> dict[str, dict[str, float]]:
-        """The draws of each chip, from logarithms of shares of its rated power: of the memory at full rate, of the
-        arithmetic at full rate, of a step before any work, and of where all of it saturates.
-        """
-        found = {}
-        for i, name in enumerate(chips):
-            chip = points.chips[name]
-            memory, compute, active, most = (float(x) * chip["max_w"] for x in np.exp(theta[4 * i : 4 * i + 4]))
-            low = active + memory * chip["low_load_memory_frac"]
-            high = low + compute * chip["high_load_compute_frac"]
-            found[name] = {"active_w": active, "low_load_w": low, "high_load_w": high, "max_w": most}
-        return found
-
-    def predict(theta: np.ndarray) -> tuple[np.ndarray]:
-        return (np.log(steady(points, engines, habits, named(theta))[0]["chip_w"]),)
-
-    shares = np.array([[0.3, 0.02, 2.0, 0.5], [0.5, 0.02, 6.0, 0.7], [0.42, 0.2, 0.7, 0.3], [0.93, 0.7, 1.0, 0.05]])
-    start, low, high, spread = np.tile(shares.T, len(chips))
-    prior = np.log(start), np.log(low), np.log(high), spread
-    drawn = minimise(predict, one("power", np.log(measured["chip_w"])), weight, prior=prior, nu=NU_POWER)
+    drawn = _draw(points, engines, habits, one("power", np.log(measured["chip_w"])), weight)
     effects = {"step": host.effects[0], "itl": gap.effects[0], "power": drawn.effects[0]}
     corrections: dict[str, list[dict[str, dict[str, float]]]] = {}
     for name, levels in ENERGY_LEVELS.items():
@@ -250,4 +256,66 @@ def _fit(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any], 
             if round(float(value), 4) != 0.0:
                 tables[level_ix].setdefault(label, {})[feature] = round(float(value), 4)
         corrections[name] = tables
-    return EnergyModel(float(np.exp(host.theta[0])), named(drawn.theta), corrections)
+    return EnergyModel(float(np.exp(host.theta[0])), _draws(points, drawn.theta), corrections)
+
+
+_SHARES = ((0.3, 0.02, 2.0, 0.5), (0.5, 0.02, 6.0, 0.7), (0.42, 0.2, 0.7, 0.3), (0.93, 0.7, 1.0, 0.05))
+"""Start, low, high and spread of a chip's shares of its rated power: of the memory at full rate, of the arithmetic at
+full rate, of a step before any work, and of where all of it saturates.
+"""
+
+
+def _draw(
+    points: Points,
+    engines: Mapping[str, Any],
+    habits: Mapping[str, Any],
+    target: Sequence[Target],
+    weight: np.ndarray,
+    *,
+    is_fact: bool = False,
+) -> Fit:
+    """The logarithms of the shares of each chip, in the order of their names, and the corrections of the target."""
+    import numpy as np
+
+    def predict(theta: np.ndarray) -> tuple[np.ndarray]:
+        return (np.log(steady(points, engines, habits, _draws(points, theta, is_fact))[0]["chip_w"]),)
+
+    start, low, high, spread = np.tile(np.array(_SHARES).T, len(points.chips))
+    prior = np.log(start), np.log(low), np.log(high), spread
+    return minimise(predict, target, weight, prior=prior, nu=NU_POWER)
+
+
+def _draws(points: Points, theta: np.ndarray, is_fact: bool = False) -> dict[str, dict[str, float]]:
+    """The draws of each chip; as facts of it, the high load is one that it bears."""
+    import numpy as np
+
+    found = {}
+    for i, name in enumerate(sorted(points.chips)):
+        chip = points.chips[name]
+        memory, compute, active, most = (float(x) * chip["max_w"] for x in np.exp(theta[4 * i : 4 * i + 4]))
+        low = active + memory * chip["low_load_memory_frac"]
+        high = low + compute * chip["high_load_compute_frac"]
+        if is_fact:
+            low = min(low, most)
+            high = min(high, most)
+        found[name] = {"active_w": active, "low_load_w": low, "high_load_w": high, "max_w": most}
+    return found
+
+
+def chip_facts(
+    points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any]
+) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """By chip and draw its value with the ends of its 90 % range, fitted without any correction: a chip's own facts, as a
+    run knows no stack's corrections.
+    """
+    import numpy as np
+
+    rows = points.rows
+    target = Target(np.log(measured_of(points)["chip_w"]), design(rows, ()), SCALES["power"])
+    fit = _draw(points, engines, habits, (target,), weights([row["deployment"] for row in rows]), is_fact=True)
+    value = _draws(points, fit.theta, True)
+    ends = [_draws(points, fit.theta + sign * 1.645 * fit.spread, True) for sign in (-1.0, 1.0)]
+    return {
+        chip: {name: (draw, ends[0][chip][name], ends[1][chip][name]) for name, draw in draws.items()}
+        for chip, draws in value.items()
+    }

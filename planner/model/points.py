@@ -40,7 +40,11 @@ POOLS = {
 _SIDES = {"agg": ("",), "disagg": ("prefill_", "decode_")}
 _DEGREES = ("chips", "attention_dp", "pp")
 WORKERS = ("prefill_workers", "decode_workers")
-OPTIONAL = ("point", "deployment", "harness", "clean", "ttft_ms", "tpot_ms", *WORKERS)
+DRAFTS = ("draft_tokens", "draft_acceptance", "draft_cost")
+"""Speculative decoding: tokens drafted a step, the chance that one is accepted after those before it, and what drafting
+one takes as a share of a step.
+"""
+OPTIONAL = ("point", "deployment", "harness", "clean", "ttft_ms", "tpot_ms", *WORKERS, *DRAFTS)
 MEASURED = ("ttft_ms", "tpot_ms")
 SERVER_BATCH = 1024
 _INFINITE = float("inf")
@@ -126,7 +130,7 @@ def _typed(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, An
     """One row with numbers as numbers; what a table does not have is None."""
     typed: dict[str, Any] = {name: row.get(name) or None for name in _TEXTS}
     typed["clean"] = str(row.get("clean") or "true").lower() in {"true", "1", "yes"}
-    for name in (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *MEASURED):
+    for name in (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *DRAFTS, *MEASURED):
         typed[name] = number(row, name, line, path)
     return typed
 
@@ -144,7 +148,8 @@ def place(rows: list[dict[str, Any]]) -> Points:
             group_ix.append(-1)
             refusals.append(why)
             continue
-        key = tuple(row.get(name) for name in ("chip", "model", "backend", "precision", "mode", *POOLS[row["mode"]]))
+        named = ("chip", "model", "backend", "precision", "mode", *POOLS[row["mode"]], *DRAFTS)
+        key = tuple(row.get(name) for name in named)
         if key not in known:
             try:
                 group = _group(row, chips, models)
@@ -171,7 +176,25 @@ def _incomplete(row: Mapping[str, Any]) -> str:
     wrong = [name for name in (*NEEDED[5:], *WORKERS) if row[name] is not None and not 0 < row[name] < _INFINITE]
     if wrong:
         return f"{', '.join(wrong)} must be positive"
-    return next((why for side in _SIDES[row["mode"]] if (why := _undivided(row, side))), "")
+    return next((why for side in _SIDES[row["mode"]] if (why := _undivided(row, side))), "") or _undrafted(row)
+
+
+def _undrafted(row: Mapping[str, Any]) -> str:
+    """Why a row's drafts cannot be, or an empty text; the core has the ranges."""
+    given = [name for name in DRAFTS if row.get(name) is not None]
+    missing = [name for name in DRAFTS[:2] if given and name not in given]
+    if missing:
+        return f"{given[0]} without {', '.join(missing)}: acceptance has to be known"
+    if given and row["draft_tokens"] % 1:
+        return f"draft_tokens {row['draft_tokens']:g}: must be whole"
+    return ""
+
+
+def _speculation(row: Mapping[str, Any]) -> dict[str, float] | None:
+    if row.get("draft_tokens") is None:
+        return None
+    tokens, acceptance, cost = (row.get(name) or 0.0 for name in DRAFTS)
+    return {"draft_tokens": int(tokens), "acceptance_frac": acceptance, "draft_cost_frac": cost}
 
 
 def _undivided(row: Mapping[str, Any], side: str) -> str:
@@ -208,6 +231,7 @@ def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]
             precision=row["precision"],
             kv_dtype=kv_dtype,
             max_batch=SERVER_BATCH * degree,
+            speculation=_speculation(row),
         )
         spec["layout"]["crosses_domains"] = True
         return spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -111,21 +112,26 @@ def deployment_spec(
 
 def _power(chip: Chip) -> tuple[dict[str, float], tuple[Notice, ...]]:
     """Draws of the chip and the loads that they belong to; a draw that no source gives is the reference chip's share of
-    the rated power, with a notice.
+    the rated power, with a notice. What a step draws before any work goes with the low load: the reference's share where
+    that is, and as parked where only the low load is known.
     """
     draws = {"idle_w": chip.idle_w.number}
     missing = []
     reference = None
-    for field in ("parked_w", "low_load_w", "high_load_w"):
+    is_own_load = chip.low_load_w is not None and chip.low_load_w.used is not None
+    for field in ("parked_w", "active_w", "low_load_w", "high_load_w"):
         fact: Fact | None = getattr(chip, field)
         if fact is None or fact.used is None:
+            if field == "active_w" and is_own_load:
+                continue
             reference = reference or catalog.load().chip(_REFERENCE_CHIP)
             share = getattr(reference, field).number / reference.tdp_w.number
             draws[field] = max(share * chip.tdp_w.number, *draws.values())
             missing.append(field)
         else:
             draws[field] = fact.number
-    for less, more in (("idle_w", "parked_w"), ("parked_w", "low_load_w"), ("low_load_w", "high_load_w")):
+    order = [field for field in ("idle_w", "parked_w", "active_w", "low_load_w", "high_load_w") if field in draws]
+    for less, more in itertools.pairwise(order):
         if draws[more] < draws[less]:
             what = f"{more} {draws[more]:g} W is below {less} {draws[less]:g} W"
             raise FactError(Fault(what, "a chip draws more the more it does", path=f"chips.{chip.name}"))

@@ -94,11 +94,13 @@ class Design:
     """Level index, label and feature of each column."""
 
 
-def design(rows: Sequence[Mapping[str, Any]], levels: Sequence[Level]) -> Design:
-    """Columns for every level, label and feature among `rows`, in sorted order."""
+def design(
+    rows: Sequence[Mapping[str, Any]], levels: Sequence[Level], more: Mapping[str, np.ndarray] | None = None
+) -> Design:
+    """Columns for every level, label and feature among `rows`, in sorted order; `more` has features beside the load."""
     import numpy as np
 
-    by_feature = features(rows)
+    by_feature = {**features(rows), **(more or {})}
     columns, penalty, names = [], [], []
     for level_ix, level in enumerate(levels):
         labels = [label(row, level.keys) for row in rows]
@@ -114,12 +116,17 @@ def design(rows: Sequence[Mapping[str, Any]], levels: Sequence[Level]) -> Design
 
 
 def effect(
-    rows: Sequence[Mapping[str, Any]], levels: Sequence[Level], known: Sequence[Mapping[str, Mapping[str, float]]]
+    rows: Sequence[Mapping[str, Any]],
+    levels: Sequence[Level],
+    known: Sequence[Mapping[str, Mapping[str, float]]],
+    more: Mapping[str, np.ndarray] | None = None,
 ) -> np.ndarray:
-    """The logarithm of the correction of each row; `known` has for each level label -> feature -> value."""
+    """The logarithm of the correction of each row; `known` has for each level label -> feature -> value, `more` has
+    features beside the load.
+    """
     import numpy as np
 
-    by_feature = features(rows)
+    by_feature = {**features(rows), **(more or {})}
     total = np.zeros(len(rows))
     for level, table in zip(levels, known, strict=True):
         labels = [label(row, level.keys) for row in rows]

@@ -95,7 +95,14 @@ class System:
     prefill_engine_spec: Mapping[str, Any] | None = None
 
 
-def pool(chip: Chip, model: Model, *, precision: str | None = None, kv_dtype: str | None = "fp8") -> Pool:
+def pool(
+    chip: Chip,
+    model: Model,
+    *,
+    precision: str | None = None,
+    kv_dtype: str | None = "fp8",
+    speculation: Mapping[str, float] | None = None,
+) -> Pool:
     """The pool of a chip for a model; keys and values are 8 bits unless asked otherwise, as the benchmarks run.
 
     Raises:
@@ -110,6 +117,7 @@ def pool(chip: Chip, model: Model, *, precision: str | None = None, kv_dtype: st
         tp=1,
         precision=precision,
         kv_dtype=kv_dtype,
+        speculation=speculation,
     )
     return Pool(chip, model, spec, words, notices)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,10 @@ def frontier(
     precision: str | None = None,
     prefill_chip: str | None = None,
     most_stages: int | None = None,
+    speculation: Mapping[str, float] | None = None,
 ) -> Frontier:
     """Sweeps the model over the chips, every stack of each; `prefill_chip` moves the prompts of split deployments.
+    `speculation` has `draft_tokens`, `acceptance_frac` and `draft_cost_frac` of speculative decoding.
     Pipeline stages are tried in powers of two up to `most_stages`; without it, where the model fits no layout in one.
 
     `lengths` is prompt and output in tokens; without it those of the published figures, 8192 and 1024, drawn evenly
@@ -75,7 +77,7 @@ def frontier(
     for name in dict.fromkeys(chips):
         chip = facts.chip(name)
         label = precision or _precision(chip, what)
-        held = _pool(chip, what, label)
+        held = _pool(chip, what, label, speculation)
         notices += held.notices
         stacks = systems.of(held, label, mine, calibration)
         if other is not None:
@@ -133,8 +135,9 @@ def _precision(chip: Chip, model: Model) -> str:
     return "fp8" if computes("fp8") else "bf16"
 
 
-def _pool(chip: Chip, model: Model, precision: str) -> Pool:
-    return pool(chip, model, precision=precision, kv_dtype="bf16" if precision == "bf16" else "fp8")
+def _pool(chip: Chip, model: Model, precision: str, speculation: Mapping[str, float] | None = None) -> Pool:
+    kv_dtype = "bf16" if precision == "bf16" else "fp8"
+    return pool(chip, model, precision=precision, kv_dtype=kv_dtype, speculation=speculation)
 
 
 def _priced(points: pl.DataFrame, chip: Chip, prompts: Chip, lengths: Lengths, notices: list[Notice]) -> pl.DataFrame:

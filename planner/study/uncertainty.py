@@ -63,6 +63,7 @@ _CHIP_SPOTS: Mapping[str, tuple[str, ...]] = {
     "flop_per_s.fp4": ("flop_per_s", "fp4"),
     "idle_w": ("idle_w",),
     "parked_w": ("parked_w",),
+    "active_w": ("active_w",),
     "low_load_w": ("low_load_w",),
     "high_load_w": ("high_load_w",),
     "sustained_max_w": ("max_w",),
@@ -75,7 +76,7 @@ _CHIP_SPOTS: Mapping[str, tuple[str, ...]] = {
 """Attribute of a chip -> where it stands in a deployment's chip."""
 _GENERAL = ("low_load_memory_frac", "high_load_compute_frac")
 _BETWEEN_CHIPS = ("collective_base_s", "collective_log_s", "link_eff_frac", "prefill_link_eff_frac")
-_CHIP_ORDER = ("idle_w", "parked_w", "low_load_w", "high_load_w")
+_CHIP_ORDER = ("idle_w", "parked_w", "active_w", "low_load_w", "high_load_w")
 _RACK_ORDER = ("idle_w", "typical_w", "rated_w")
 
 

@@ -45,14 +45,16 @@ class Case:
         return self.concurrency * mean / float(self.deployment["serving"]["chunk_tokens"])
 
 
-def cases(seed: int, n: int, *, is_spread: bool, pp: int = 1) -> Iterator[Case]:
-    """Deployments that fit, with a load that the cache holds."""
+def cases(seed: int, n: int, *, is_spread: bool, pp: int = 1, has_drafts: bool = False) -> Iterator[Case]:
+    """Deployments that fit, with a load that the cache holds; with drafts, outputs of as many steps as without."""
     dice, known = random.Random(seed), catalog.load()
     while n:
         tp, dp = dice.choice(LAYOUTS)
         chip, model, engine = dice.choice(CHIPS), dice.choice(MODELS), dice.choice(list(ENGINES))
         clients = round(2 ** dice.uniform(0, 8))
         longest = [round(2 ** dice.uniform(7, 14)), round(2 ** dice.uniform(5, 11))]
+        drafts = _drafts(dice) if has_drafts else None
+        longest[1] *= 1 + round(drafts["draft_tokens"] * drafts["acceptance_frac"]) if drafts else 1
         lengths = [Lengths(max(round(0.8 * most), 1) if is_spread else most, most) for most in longest]
         try:
             spec, _, _ = deployment_spec(
@@ -64,6 +66,7 @@ def cases(seed: int, n: int, *, is_spread: bool, pp: int = 1) -> Iterator[Case]:
                 dp=dp,
                 pp=pp,
                 max_batch=1024 * dp * pp,
+                speculation=drafts,
             )
             deployment = dict(fitting({**spec, "engine": ENGINES[engine]}))
         except (FactError, Infeasible):
@@ -78,6 +81,11 @@ def cases(seed: int, n: int, *, is_spread: bool, pp: int = 1) -> Iterator[Case]:
             continue
         n -= 1
         yield case
+
+
+def _drafts(dice: random.Random) -> dict[str, float]:
+    acceptance, cost = dice.uniform(0.2, 0.95), dice.choice([0.0, 0.02, 0.1])
+    return {"draft_tokens": dice.randint(1, 6), "acceptance_frac": acceptance, "draft_cost_frac": cost}
 
 
 def by_rules(case: Case) -> dict[str, float]:
@@ -148,6 +156,17 @@ def test_a_closed_loop_agrees_with_its_mean() -> None:
 def test_a_closed_loop_in_stages_agrees_with_its_mean() -> None:
     tpot = []
     for case in cases(3, 12, is_spread=True, pp=2):
+        found = off(case)
+        assert found["tpot_s"] == pytest.approx(0.0, abs=0.03), case.name
+        assert found["output_tokens_per_s"] == pytest.approx(0.0, abs=0.03), case.name
+        tpot.append(abs(found["tpot_s"]))
+    assert statistics.median(tpot) < 0.005
+
+
+def test_a_closed_loop_with_drafts_agrees_with_its_mean() -> None:
+    """The clock of kept tokens goes on in whole steps: an answer ends in the step that has its last token."""
+    tpot = []
+    for case in cases(5, 24, is_spread=True, has_drafts=True):
         found = off(case)
         assert found["tpot_s"] == pytest.approx(0.0, abs=0.03), case.name
         assert found["output_tokens_per_s"] == pytest.approx(0.0, abs=0.03), case.name

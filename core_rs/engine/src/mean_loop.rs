@@ -1,8 +1,8 @@
 //! The mean of a closed loop under a replica's own rules (`docs/explanation/simulator.md`), without simulating it.
 //!
-//! Clocked by steps: a client waits for the step under way when its last request ended, prefills, and decodes. With `k`
-//! prompts in the system each of the other `c - k` clients joins them with probability 1/O a step, and a step works on
-//! them in order up to its token budget. That is a Markov chain in the tokens still to be prefilled. From its stationary
+//! Clocked by steps: a client waits for the step under way when its last request ended, prefills, and decodes for S steps:
+//! O - 1 without drafts. With `k` prompts in the system each of the other `c - k` clients joins them with probability
+//! 1/(S + 1) a step, and a step works on them in order up to its token budget. That is a Markov chain in the tokens still to be prefilled. From its stationary
 //! distribution, with d the duration of the step in each state and rate the prompts completed a step:
 //!
 //! ```text
@@ -82,13 +82,16 @@ struct Chain<'a> {
     part: f64,
     /// The most of a step that one prompt takes.
     prompt_chunk: f64,
+    /// Steps of an output after its first token.
+    steps: f64,
 }
 
 impl<'a> Chain<'a> {
     fn new(model: &'a StepModel, load: &'a LoopLoad) -> Self {
         let prompt_chunk = load.chunk_tokens.div_ceil(model.lanes()) as f64;
         let parts = if model.lanes() > 1 { 1 } else { PARTS };
-        Self { model, load, parts, part: load.input_tokens / parts as f64, prompt_chunk }
+        let steps = model.steps_for(load.output_tokens - 1.0, load.clients == 1);
+        Self { model, load, parts, part: load.input_tokens / parts as f64, prompt_chunk, steps }
     }
 
     /// Prompts in the system in a state, which counts parts of them.
@@ -98,7 +101,7 @@ impl<'a> Chain<'a> {
 
     /// Of the clients without a prompt, those that decode; the others wait.
     fn decoding_frac(&self) -> f64 {
-        (self.load.output_tokens - 1.0) / self.load.output_tokens
+        self.steps / (self.steps + 1.0)
     }
 
     /// Clients that decode, in a state.
@@ -108,7 +111,8 @@ impl<'a> Chain<'a> {
 
     /// The chunks of the step in a state: first come, first served; the first may have been begun.
     fn chunks(&self, state: usize) -> Vec<Chunk> {
-        let mut budget = (self.load.chunk_tokens as f64 - self.decoding(state).round()).max(0.0);
+        let verified = self.model.verified_tokens() as f64;
+        let mut budget = (self.load.chunk_tokens as f64 - verified * self.decoding(state).round()).max(0.0);
         let mut left = state;
         let mut chunks = Vec::new();
         while left > 0 && budget >= 1.0 {
@@ -153,8 +157,7 @@ impl<'a> Chain<'a> {
     fn stationary(&self) -> Vec<f64> {
         let clients = self.load.clients as usize;
         let most = clients * self.parts;
-        let joining: Vec<Vec<f64>> =
-            (0..=clients).map(|n| binomial(clients - n, 1.0 / self.load.output_tokens)).collect();
+        let joining: Vec<Vec<f64>> = (0..=clients).map(|n| binomial(clients - n, 1.0 / (self.steps + 1.0))).collect();
         let left: Vec<(usize, f64)> = (0..=most)
             .map(|state| {
                 // A step rarely ends at a whole part: it ends at the two around it in proportion.

@@ -113,6 +113,16 @@ impl Pace {
         u64::try_from(below / u128::from(self.per_step)).unwrap_or(u64::MAX)
     }
 
+    /// The mean number of steps that give `tokens` tokens or more (a mean itself): of sequences that begin anywhere in the
+    /// clock's round or, where nobody else decodes, at its beginning. A token a step, without drafts.
+    pub fn mean_steps(self, tokens: f64, is_alone: bool) -> f64 {
+        if self.is_plain() {
+            return tokens;
+        }
+        let begun = if is_alone { 0.0 } else { 0.5 };
+        ((tokens - begun) / self.mean() + 0.5).max(1.0)
+    }
+
     /// Do `steps` steps; returns the tokens that they gave.
     pub fn advance(&mut self, steps: u64) -> u64 {
         if self.is_plain() {
@@ -175,6 +185,25 @@ mod tests {
         }
         assert_eq!(pace(64, 1.0).tokens(u64::MAX), u64::MAX);
         assert_eq!(pace(1, 0.5).steps_for(u64::MAX), 12_297_829_382_473_034_410);
+    }
+
+    #[test]
+    fn mean_steps_are_the_mean_over_where_a_sequence_begins() {
+        assert_eq!(Pace::default().mean_steps(99.0, false), 99.0);
+        for clock in [pace(3, 0.5), pace(1, 0.7), pace(5, 0.93)] {
+            // All answers from 100 to 999 tokens, begun after 0 to 199 steps of others, or alone.
+            let (mut others, mut alone) = (0.0, 0.0);
+            for tokens in 100..1000 {
+                alone += clock.steps_for(tokens) as f64;
+                for begun in 0..200 {
+                    let mut clock = clock;
+                    clock.advance(begun);
+                    others += clock.steps_for(tokens) as f64 / 200.0;
+                }
+            }
+            assert!((others / 900.0 / clock.mean_steps(549.5, false) - 1.0).abs() < 1e-3);
+            assert!((alone / 900.0 / clock.mean_steps(549.5, true) - 1.0).abs() < 1e-3);
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@
 //!       + burst x prompt_together x (concurrency - 1)                            the first wave, over ten waves
 //!       + wait for the cache                                                     where concurrency exceeds it
 //! ```
+//! With drafts a step gives a sequence `a` tokens in the mean (`Pace::mean_steps` over the output): tpot is the step over
+//! a, B a / O prompts join it, and what waits for steps waits for whole ones.
+//!
 //! A split deployment has the queue of its prefill pool in place of the burst's interference: with one prompt every
 //! `s` seconds and a loop of `Z` seconds outside it, `c` clients wait `c s - Z` once the pool is saturated, rounded off
 //! by `spread` of the loop around that point. The fixed point is found by damped repetition.
@@ -224,9 +227,6 @@ pub fn run(spec: &SteadySpec, rows: &[SteadyRow]) -> Result<Steady> {
 
 impl Group {
     fn pools<'a>(&self, spec: &'a SteadySpec) -> Result<Pools<'a>> {
-        if self.serving.speculation.is_some() {
-            return Err(Error::input("groups.serving.speculation", "the steady state has no drafts; simulate"));
-        }
         let deployment = |chip: &str, engine: &str, precision: &Precision, layout: Layout| -> Result<StepModel> {
             StepModel::squeezed(&DeploymentSpec {
                 chip: found(&spec.chips, chip, "chip")?.clone(),
@@ -266,22 +266,26 @@ impl Pools<'_> {
         let cache_seqs = self.decode.sequences_held(input + HELD_OUTPUT * output).max(1.0);
         let prompt = self.prefill.as_ref().unwrap_or(&self.decode).prompt(input);
         let beyond = (a_replica - cache_seqs).max(0.0) / cache_seqs;
+        // Tokens that a step gives a sequence in the mean: 1 without drafts.
+        let rest = (output - 1.0).max(1.0);
+        let per_step = rest / self.decode.steps_for(rest, a_replica <= 1.0);
         let mut n_seqs = a_replica.min(cache_seqs);
         let (mut ttft_s, mut tpot_s, mut busy) = (0.0, 0.0, 0.0);
         for _ in 0..MOST_ROUNDS {
             let step = self.decode.decode_s(n_seqs, context);
             let wait = |tpot: f64| h.first_token_s + beyond * output * tpot * h.cache_wait;
             if self.prefill.is_some() {
-                tpot_s = step;
+                tpot_s = step / per_step;
                 let (queue_s, alone_s);
-                (queue_s, alone_s, busy) = self.prefill_queue(row, &prompt, output * step);
-                ttft_s = wait(step) + h.handover_s + h.handover_steps * step + alone_s + queue_s;
+                (queue_s, alone_s, busy) = self.prefill_queue(row, &prompt, output * tpot_s);
+                ttft_s = wait(tpot_s) + h.handover_s + h.handover_steps * step + alone_s + queue_s;
             } else {
-                tpot_s = step + h.interference * n_seqs / output * prompt.together_s;
+                let mixed_s = step + h.interference * (n_seqs * per_step) / output * prompt.together_s;
+                tpot_s = mixed_s / per_step;
                 let dp_steps = if self.decode.dp() > 1 { h.first_token_dp_steps } else { 0.0 };
                 ttft_s = wait(tpot_s)
                     + h.first_token_layer_s * self.decode.n_layers()
-                    + (h.first_token_steps + dp_steps) * tpot_s
+                    + (h.first_token_steps + dp_steps) * mixed_s
                     + prompt.alone_s(h.lone_prompt, 1.0)
                     + h.burst * prompt.together_s * (clients - 1.0);
             }
@@ -292,7 +296,7 @@ impl Pools<'_> {
             }
             n_seqs = (n_seqs * next).sqrt();
         }
-        let chip_w = self.chip_w(n_seqs, context, &prompt, output, tpot_s);
+        let chip_w = self.chip_w(n_seqs, context, &prompt, output / per_step, tpot_s * per_step);
         SteadyPoint {
             ttft_s,
             tpot_s,
@@ -341,9 +345,10 @@ impl Pools<'_> {
         (queue_s + h.split_burst * all_s, alone_s, all_s / loop_s)
     }
 
-    fn chip_w(&self, n_seqs: f64, context: f64, prompt: &PromptCost, output: f64, tpot_s: f64) -> f64 {
-        let prompts = if self.prefill.is_some() { 0.0 } else { n_seqs / output };
-        self.decode.drawn_w(n_seqs, context, prompts, prompt, tpot_s)
+    /// Draw of a chip where an output takes `steps` steps of `step_s`.
+    fn chip_w(&self, n_seqs: f64, context: f64, prompt: &PromptCost, steps: f64, step_s: f64) -> f64 {
+        let prompts = if self.prefill.is_some() { 0.0 } else { n_seqs / steps };
+        self.decode.drawn_w(n_seqs, context, prompts, prompt, step_s)
     }
 }
 

@@ -67,8 +67,14 @@ pub fn first_step(lo: u64, hi: u64, guess: u64, rises: impl Fn(u64) -> bool) -> 
 pub fn float(value: i128) -> f64 {
     match i64::try_from(value) {
         Ok(value) => value as f64,
-        Err(_) => value as f64,
+        Err(_) => wide(value),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn wide(value: i128) -> f64 {
+    value as f64
 }
 
 /// A float estimate of how many steps of a time line fit in `fs`: the root of the quadratic, exact enough to start from.

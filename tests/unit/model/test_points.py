@@ -93,3 +93,19 @@ def test_pipeline_stages_are_columns_of_each_pool(tmp_path: Path) -> None:
     values, _ = steady(found, calibration.engines, calibration.habits)
     # Two stages of four chips: fewer chips a layer, so a token takes longer than on eight.
     assert values["tpot_s"][1] > values["tpot_s"][0]
+
+
+def test_drafts_are_columns_and_shorten_the_time_between_tokens(tmp_path: Path) -> None:
+    head = HEAD.replace("attention_dp,clean", "attention_dp,draft_tokens,draft_acceptance,draft_cost,clean")
+    rows = [
+        AGG.format(c=4).replace(",true,60", f",{drafts},true,60") for drafts in (",,", "3,0.7,0", "3,,0", "3,0,0.1")
+    ]
+    found = points(tmp_path, *rows, head=head)
+    assert found.refusals[2] == "draft_tokens without draft_acceptance: acceptance has to be known"
+    calibration = shipped()
+    values, reasons = steady(found, calibration.engines, calibration.habits)
+    plain, drafted, _, wasted = values["tpot_s"]
+    # 1 + 0.7 + 0.49 + 0.343 = 2.533 tokens a step that verifies four; where none is accepted a step only takes longer.
+    assert plain / 2.533 < drafted < 1.1 * plain / 2.533
+    assert wasted > plain
+    assert reasons[2]

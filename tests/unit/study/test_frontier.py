@@ -91,3 +91,10 @@ def test_stages_are_tried_where_asked_for_and_where_nothing_else_fits() -> None:
     columns = [name for name in plain.points.columns if name not in {"pareto", "pareto_of"}]
     kept = asked.points.filter((pl.col("pp") == 1) & (pl.col("prefill_pp") <= 1) & (pl.col("mode") == "agg"))
     assert kept.select(columns).equals(plain.points.filter(pl.col("mode") == "agg").select(columns))
+
+
+def test_drafts_give_a_user_more_tokens() -> None:
+    drafts = {"draft_tokens": 3, "acceptance_frac": 0.7, "draft_cost_frac": 0.05}
+    plain = frontier("llama-3.1-70b", ["gb200"], LENGTHS).points
+    drafted = frontier("llama-3.1-70b", ["gb200"], LENGTHS, speculation=drafts).points
+    assert drafted["tok_s_user"].max() > 1.5 * plain["tok_s_user"].max()  # type: ignore[operator]

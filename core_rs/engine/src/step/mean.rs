@@ -1,6 +1,7 @@
 //! Mean steps of closed loops: batches and lengths that are not whole, prompts by themselves, and the draw of both.
 
 use super::{ChunkSums, Decoders, StepModel, Work, FEMTO};
+use crate::speculation::Pace;
 
 /// What a prompt takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,27 +34,50 @@ impl StepModel {
         self.mean_step(n_seqs, context).0
     }
 
-    /// The seconds of a mean step, and its amounts.
+    /// The seconds of a mean step, and its amounts: the drafted tokens are verified, and were drafted before.
     fn mean_step(&self, n_seqs: f64, context: f64) -> (f64, Work) {
+        let Some(drafts) = &self.speculation else { return self.mean_verified(n_seqs, context, 1.0) };
+        let (step_s, work) = self.mean_verified(n_seqs, context, drafts.verified_tokens() as f64);
+        let share = drafts.draft_tokens as f64 * drafts.draft_cost_frac;
+        if share == 0.0 {
+            return (step_s, work);
+        }
+        let (one_s, one) = self.mean_verified(n_seqs, context, 1.0);
+        (step_s + share * one_s, work.and(&one, share))
+    }
+
+    fn mean_verified(&self, n_seqs: f64, context: f64, verified: f64) -> (f64, Work) {
         let kv = &self.kv;
         let n_seqs = n_seqs.max(1.0);
-        let attended = kv.full_layers * context + kv.sliding_layers * context.min(kv.window_tokens as f64);
+        let window = kv.window_tokens as f64;
+        let attended = kv.full_layers * context + kv.sliding_layers * context.min(window);
+        let growing = kv.full_layers + if context < window { kv.sliding_layers } else { 0.0 };
         let pairs = attended * n_seqs;
         let decoders = Decoders {
             n_seqs,
             group_seqs: (n_seqs / self.dp as f64).max(1.0),
-            verified: 1.0,
+            verified,
             routed: 0,
             pairs,
-            query_pairs: pairs,
+            query_pairs: verified * pairs + growing * n_seqs * (0.5 * verified * (verified - 1.0)),
             pairs_slope: 0.0,
         };
         if let Some(stages) = &self.stages {
             return self.mean_in_stages(stages, &decoders);
         }
         let none = ChunkSums::default();
-        let work = self.whole.work(kv, &decoders, self.touched.between(n_seqs), &none, &none);
+        let work = self.whole.work(kv, &decoders, self.touched.between(n_seqs * verified), &none, &none);
         (self.whole.seconds(&decoders, &work), work)
+    }
+
+    /// The mean number of steps that give `tokens` tokens: fewer with drafts.
+    pub fn steps_for(&self, tokens: f64, is_alone: bool) -> f64 {
+        Pace::new(self.speculation.as_ref()).mean_steps(tokens, is_alone)
+    }
+
+    /// Tokens of a sequence that a step works on.
+    pub fn verified_tokens(&self) -> u64 {
+        self.speculation.map_or(1, |drafts| drafts.verified_tokens())
     }
 
     /// What one prompt of `tokens` takes: alone, and its share where every group has prompts to work on.

@@ -86,6 +86,15 @@ impl Work {
         (if rules { Bound::Memory } else { Bound::Compute }, ruling, other)
     }
 
+    /// This, and `share` of the amounts of another; seconds stay.
+    pub fn and(mut self, other: &Self, share: f64) -> Self {
+        self.bytes += share * other.bytes;
+        self.rest_flops += share * other.rest_flops;
+        self.expert_flops += share * other.expert_flops;
+        self.attention_flops += share * other.attention_flops;
+        self
+    }
+
     /// Energy above what a step draws before any work.
     pub fn joules(&self, p: &PowerModel) -> f64 {
         p.j_per_byte * self.bytes
