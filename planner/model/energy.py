@@ -305,8 +305,8 @@ def _draws(points: Points, theta: np.ndarray, is_fact: bool = False) -> dict[str
 def chip_facts(
     points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any]
 ) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """By chip and draw its value with the ends of its 90 % range, fitted without any correction: a chip's own facts, as a
-    run knows no stack's corrections.
+    """By chip and draw its value with the ends of its 90 % range, fitted without any correction: facts of a chip, for
+    runs, which know no stack's corrections.
     """
     import numpy as np
 

@@ -112,8 +112,8 @@ def deployment_spec(
 
 def _power(chip: Chip) -> tuple[dict[str, float], tuple[Notice, ...]]:
     """Draws of the chip and the loads that they belong to; a draw that no source gives is the reference chip's share of
-    the rated power, with a notice. What a step draws before any work goes with the low load: the reference's share where
-    that is, and as parked where only the low load is known.
+    the rated power, with a notice. What a step draws before any work goes with the low load: the reference's share
+    where that is, and as parked where only the low load is known.
     """
     draws = {"idle_w": chip.idle_w.number}
     missing = []
