@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from planner.optimize.instance import Instance, Kind, Option, Place, Span, Way
 
@@ -51,6 +52,30 @@ def small(seed: int) -> Instance:
         budget_usd=draw.choice([None, 2e6]),
         racks_down=0,
     )
+
+
+def scaled(instance: Instance, factor: int) -> Instance:
+    """So many times the demand, power, racks and deliveries."""
+    spans = tuple(
+        replace(
+            span,
+            peak_req_per_s={name: v * factor for name, v in span.peak_req_per_s.items()},
+            mean_req_per_s={name: v * factor for name, v in span.mean_req_per_s.items()},
+        )
+        for span in instance.spans
+    )
+    kinds = tuple(
+        replace(
+            kind,
+            most=kind.most * factor,
+            most_bought=tuple(None if n is None else n * factor for n in kind.most_bought),
+        )
+        for kind in instance.kinds
+    )
+    places = tuple(
+        replace(place, power_w=None if place.power_w is None else place.power_w * factor) for place in instance.places
+    )
+    return replace(instance, spans=spans, kinds=kinds, places=places)
 
 
 def large(n_kinds: int = 6, n_classes: int = 12, n_spans: int = 8, n_places: int = 2, seed: int = 1) -> Instance:

@@ -1,7 +1,7 @@
 """The integer program: an instance as rows and columns. Searched in `planner.optimize.search`.
 
     minimise   sum of the goals, weighted                                  over racks bought, replicas, shares
-    racks      N[k,t] = existing[k,t] + bought[k,0..t], least <= N <= most
+    racks      N[k,t] - N[k,t-1] = bought[k,t] less those that retired, least <= N <= most
     carving    replicas of at least c chips, in chips, <= N x what a rack holds of such replicas    for each size c
     demand     shares of a class over its ways sum to 1                     each span
     limits     peak x share x replicas per (request/s) / (1 - spare) <= replicas        each deployment and span
@@ -90,8 +90,8 @@ def build(instance: Instance, *, failed: Sequence[Failed] = (), seen: Sequence[S
             ]
         )
         for t in spans:
-            terms = {racks[k][t]: 1.0} | {bought[k][s]: -1.0 for s in range(t + 1)}
-            owned = instance.existing(k, t)
+            terms = {racks[k][t]: 1.0, bought[k][t]: -1.0} | ({racks[k][t - 1]: -1.0} if t else {})
+            owned = instance.existing(k, t) - (instance.existing(k, t - 1) if t else 0)
             program.row(terms, owned, owned, name=f"racks of {kind.name}")
     shares = [[program.column(0, 1) for _ in spans] for _ in instance.ways]
     columns = Columns(bought, racks, replicas, shares)

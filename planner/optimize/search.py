@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
+from planner.optimize.decompose import by_spans
 from planner.optimize.instance import Decision, Instance, total
 from planner.optimize.linear import INF, Answer, Stop
 from planner.optimize.program import Failed, Model, Seen, build, set_cost
@@ -13,6 +14,10 @@ from planner.optimize.reading import read
 
 FEW_REPLICAS = 96
 """With more chosen counts of replicas than that, a program is solved without them being whole first."""
+SPANS = 3
+"""From so many spans on a large program is searched span by span."""
+REST_NODES = 10_000
+"""Nodes of the whole program where that leaves too wide a gap."""
 NEAR = 1
 """How many racks of a kind and span the second search may change."""
 
@@ -61,8 +66,20 @@ def _search(model: Model, stop: Stop) -> Answer:
     Racks are what costs: whole replicas on about the same racks lie within the gap, or the whole program is solved.
     """
     program = model.program
+    if len(model.instance.spans) >= SPANS and _is_large(model):
+        found = by_spans(model, stop)
+        if found is not None and found.status == "optimal":
+            return found
+        if found is not None:
+            rest = program.solve(replace(stop, nodes=min(stop.nodes, REST_NODES)), start=found.values)
+            if not rest.values or rest.objective > found.objective:
+                rest = replace(rest, status="stopped", values=found.values, objective=found.objective)
+            bound = min(max(rest.bound, found.bound), rest.objective)
+            proven = rest.objective - bound <= stop.gap_frac * abs(rest.objective)
+            word = "optimal" if proven else "stopped"
+            return replace(rest, status=word, bound=bound, nodes=rest.nodes + found.nodes)
     chosen = [c for kind in model.columns.replicas for row in kind for c in row if c is not None]
-    if len(chosen) <= FEW_REPLICAS:
+    if not _is_large(model):
         return program.solve(stop)
     for column in chosen:
         program.whole[column] = False
@@ -85,6 +102,10 @@ def _search(model: Model, stop: Stop) -> Answer:
             found = replace(near, status="optimal", bound=min(rough.bound, near.objective))
             return replace(found, nodes=rough.nodes + near.nodes)
     return program.solve(stop, start=near.values or None)
+
+
+def _is_large(model: Model) -> bool:
+    return sum(c is not None for kind in model.columns.replicas for row in kind for c in row) > FEW_REPLICAS
 
 
 def _rounded_bounds(model: Model, stop: Stop) -> Answer:

@@ -222,7 +222,7 @@ def _cheaper(
     """The cheapest fleet that passes, of those that the surfaces exclude only within their interval."""
     below = None
     if found.is_verified and found.decision is not None:
-        below = total(question.instance, found.decision) * (1 - EXACT)
+        below = total(question.instance, found.decision) * (1 - max(EXACT, stop.gap_frac))
     if tries == 0:
         return replace(found, cheaper_left=True)
     reach = Reach(NEAR, min(stop.gap_frac, 1e-4), min(stop.nodes, 2_000)) if tries else UNBOUNDED

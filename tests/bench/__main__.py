@@ -7,6 +7,7 @@ those, where the cost of a request should stay the same; `ratio` is its time aga
 `sim_requests_per_s_mooncake_prefix`: the Mooncake trace with the prefix cache on, two replicas four fifths busy;
 `ratio` is the time against the same without the cache. Only where the shared traces are.
 `step_times_per_s_*`: steps costed a second on one core (`tests/bench/steps.py`).
+`optimize_*`: purchases proven and weighed against uncertain facts (`tests/bench/optimize.py`).
 `ray_*`: a Ray cluster of this machine against threads (`tests/bench/cluster.py`).
 """
 
@@ -26,7 +27,7 @@ from planner.facts import catalog
 from planner.model.choose import choose
 from planner.model.wish import Wish
 from planner.traffic import profiles
-from tests.bench import cluster, prefixes, steps
+from tests.bench import cluster, optimize, prefixes, steps
 
 N_REQUESTS = 1_000_000
 N_FLAT = 200_000
@@ -59,6 +60,7 @@ def main() -> None:
     flat(lengths.head(N_FLAT))
     day(lengths)
     steps.main(spec(1)["deployments"][0]["deployment"], say)
+    optimize.main(say)
     cluster.main(say)
 
 
