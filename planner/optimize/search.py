@@ -68,7 +68,7 @@ def _search(model: Model, stop: Stop) -> Answer:
     program = model.program
     if len(model.instance.spans) >= SPANS and _is_large(model):
         found = by_spans(model, stop)
-        if found is not None and found.status == "optimal":
+        if found is not None and (found.status == "optimal" or found.is_timed_out):
             return found
         if found is not None:
             rest = program.solve(replace(stop, nodes=min(stop.nodes, REST_NODES)), start=found.values)
