@@ -72,23 +72,24 @@ def by_spans(model: Model, stop: Stop) -> Answer | None:
         return None
     nodes, bound = best.nodes, relaxed.objective
 
-    def is_proven() -> bool:
-        return best.objective - bound <= stop.gap_frac * abs(best.objective)
-
     for attempt, most in enumerate(BOUND_NODES):
-        if not is_proven() and not limit.is_over():
+        if not _is_proven(best, bound, stop) and not limit.is_over():
             found, used = _priced_bound(program, blocks, relaxed, limit.stop(_BOUND_GAP, most))
             bound, nodes = max(bound, found), nodes + used
         for width in WINDOWS if attempt == 0 else WINDOWS[-1:]:
             for first in range(max(1, blocks.n - width + 1)):
-                if is_proven() or limit.is_over():
+                if _is_proven(best, bound, stop) or limit.is_over():
                     break
                 better = _window(program, blocks, best, range(first, first + width), limit)
                 nodes += better.nodes if better else 0
                 best = better or best
-    word = "optimal" if is_proven() else "stopped"
+    word = "optimal" if _is_proven(best, bound, stop) else "stopped"
     is_timed_out = word == "stopped" and limit.is_over()
     return Answer(word, best.values, best.objective, min(bound, best.objective), nodes, is_timed_out=is_timed_out)
+
+
+def _is_proven(best: Answer, bound: float, stop: Stop) -> bool:
+    return best.objective - bound <= stop.gap_frac * abs(best.objective)
 
 
 def blocks_of(model: Model) -> Blocks | None:
@@ -96,7 +97,9 @@ def blocks_of(model: Model) -> Blocks | None:
     program, columns = model.program, model.columns
     n = len(model.instance.spans)
     of: list[int | None] = [None] * len(program.cost)
-    for row in [*columns.bought, *columns.racks, *columns.shares, *(row for kind in columns.replicas for row in kind)]:
+    chosen = [row for kind in columns.replicas for row in kind]
+    decided: list[Sequence[int | None]] = [*columns.bought, *columns.racks, *columns.shares, *chosen]
+    for row in decided:
         for t, column in enumerate(row):
             if column is not None:
                 of[column] = t
