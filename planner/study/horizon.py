@@ -16,9 +16,9 @@ from planner.aggregate.cost import Terms, by_part, charges, total_usd_per_h
 from planner.aggregate.inputs import NS_PER_S, Span
 from planner.aggregate.per_token import MTOK, over
 from planner.aggregate.power import Activity, Book, PoolPower, draws, mean_w, resting
-from planner.study.scaled import mean_rates
-from planner.study.walk import OF_PHASE, StageHours, stages, walk
-from planner.traffic.hours import HOUR_S, HOURS_PER_YEAR, factors
+from planner.study.scaled import hourly_rates
+from planner.study.walk import OF_PHASE, StageHours, stages, walk_all
+from planner.traffic.hours import HOUR_S, HOURS_PER_YEAR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,9 +95,8 @@ def walk_over(scenario: Scenario, fleet: Fleet, *, folder: Path | None = None, w
 
     assert scenario.run.horizon_years is not None
     n_hours = max(1, round(scenario.run.horizon_years * HOURS_PER_YEAR))
-    means = mean_rates(scenario)
-    rates = {name: means[name] * np.array(factors(cls, n_hours)) for name, cls in scenario.traffic.items()}
-    hours = tuple(walk(stage, rates) for stage in stages(scenario, fleet, folder=folder, workers=workers))
+    rates = {name: np.array(found) for name, found in hourly_rates(scenario, n_hours).items()}
+    hours = walk_all(stages(scenario, fleet, folder=folder, workers=workers), rates)
     inside = ~np.any([one.beyond for one in hours], axis=0)
     hour_ns = round(HOUR_S * NS_PER_S)
     return Walked(

@@ -15,6 +15,7 @@ from planner.aggregate.inputs import Span
 from planner.aggregate.judged import judged_classes
 from planner.aggregate.power import Book, mean_w, pool_power, rack_it_w
 from planner.study.horizon import Tree, Walked, class_hours
+from planner.study.scaled import at_rate
 from planner.study.work import Asked, Simulate
 from planner.traffic.hours import HOUR_S, in_hour
 
@@ -27,6 +28,8 @@ HOURS_PER_DAY = 24
 HOUR_REQUESTS = 30_000
 LEAST_S = 120.0
 """So long is simulated of an hour at least."""
+LEAST_REQUESTS = 20
+"""A recorded class with fewer in an hour is left out of it."""
 WARMUP_S = 60.0
 """Warm-up of a simulated hour where the scenario has none."""
 
@@ -66,11 +69,16 @@ def check(walks: Sequence[Walked], simulate: Simulate) -> list[Tree]:
 
 
 def _hours(walked: Walked, days: Sequence[int]) -> list[int]:
-    """The peak, then the hours of the days."""
+    """The peak, then the hours of the days, but for those in which hardly a request comes."""
     found = dict.fromkeys([walked.peak_hour])
     for day in days:
         found |= dict.fromkeys(range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY))
-    return list(found)
+    return [hour for hour in found if not all(_is_thin(float(own[hour])) for own in walked.rates.values())]
+
+
+def _is_thin(rate_req_per_s: float) -> bool:
+    """Whether so few requests come in an hour that a trace thinned to them might have none."""
+    return rate_req_per_s * HOUR_S < LEAST_REQUESTS
 
 
 def _checked(days: Sequence[int], rows: Sequence[Tree]) -> Tree:
@@ -122,7 +130,16 @@ def _hour(walked: Walked, hour: int) -> Scenario:
         }
     )
     fleet = scenario.fleet.model_copy(update={"spare_frac": None, "survive": None})
-    traffic = {name: in_hour(cls, hour, lead_s=warmup_s) for name, cls in scenario.traffic.items()}
+    traffic = {}
+    for name, cls in scenario.traffic.items():
+        if cls.trace is None:
+            traffic[name] = in_hour(cls, hour, lead_s=warmup_s)
+            continue
+        own = float(walked.rates[name][hour])
+        if not _is_thin(own):  # requests from the trace's begin on, as many as the hour has
+            traffic[name] = at_rate(
+                cls, own, name=name, seed=run.seed, length_s=warmup_s + length_s, base_dir=scenario.base_dir
+            )
     return replace(scenario, name=f"hour {hour}", traffic=traffic, run=run, fleet=fleet)
 
 

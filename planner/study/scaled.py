@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError
+from planner.traffic import hours
 from planner.traffic.demand import DAY_S
 from planner.traffic.requests import for_class
 
@@ -61,6 +62,35 @@ def mean_rates(scenario: Scenario) -> dict[str, float]:
         name: mean_rate(cls, name=name, length_s=scenario.run.length_s, base_dir=scenario.base_dir)
         for name, cls in scenario.traffic.items()
     }
+
+
+def hourly_rates(scenario: Scenario, n_hours: int) -> dict[str, list[float]]:
+    """Requests per second of each class in each hour of a horizon: by its shape and growth, or as its trace has them.
+
+    A trace goes on again after its span, hour by hour on its own clock. Of more than `COPIES` copies so many are looked
+    at: all but the first are turned round the span, so that they even out.
+    """
+    found = {}
+    for name, cls in scenario.traffic.items():
+        if cls.trace is None:
+            mean = mean_rate(cls, name=name, length_s=scenario.run.length_s, base_dir=scenario.base_dir)
+            found[name] = [mean * factor for factor in hours.factors(cls, n_hours)]
+            continue
+        scale = min(cls.scale, COPIES)
+        some = cls.model_copy(update={"scale": scale, "repeat": False})
+        made = for_class(some, name=name, seed=RATE_SEED, length_ns=None, base_dir=scenario.base_dir)
+        own = hours.recorded(made.frame["arrival_ns"].to_list(), made.span_ns, n_hours)
+        grown = hours.growth(cls, n_hours)
+        found[name] = [rate * cls.scale / scale * factor for rate, factor in zip(own, grown, strict=True)]
+    return found
+
+
+def at_rate(cls: TrafficClass, rate: float, *, name: str, seed: int, length_s: float, base_dir: Path) -> TrafficClass:
+    """A recorded class, repeated, so scaled that its first `length_s` seconds have that mean rate."""
+    again = cls.model_copy(update={"repeat": True, "scale": min(cls.scale, COPIES)})
+    made = for_class(again, name=name, seed=seed, length_ns=round(length_s * 1e9), base_dir=base_dir)
+    got = made.frame.height / length_s
+    return again.model_copy(update={"scale": again.scale * rate / got}) if got > 0 and rate > 0 else again
 
 
 def peak_frac(cls: TrafficClass, *, name: str, length_s: float | None, base_dir: Path) -> float:

@@ -4,6 +4,9 @@ Every class brings its requests of the hour to the deployments of its model: by 
 pool, or where there are no shares, in proportion to replicas times the load that one holds (a router that looks at
 queues evens them out so). Requests of classes that share a deployment weigh as much as they take of it: a class's
 weight is the limit of the traffic's own mix over the limit of the class alone. Nothing is read beyond the last sample.
+
+Replicas that decode what others hand over may serve whole requests too. Both take of the same replicas, so each is read
+at the load at which it alone would fill them as full: the shares of its limit that the two take, added.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.errors import Fault, ScenarioError
 from planner.study.curves import Surface, curve, loads
 from planner.study.surface import AS_NEEDED, Wanted, surfaces, wanted
 
@@ -53,7 +55,7 @@ class StageHours:
 
     stage: Stage
     load: Array
-    """Requests of the mix per second and replica."""
+    """Requests of the mix per second and replica, and what others on the same replicas are worth of it."""
     beyond: NDArray[np.bool_]
     latencies: Mapping[str, Mapping[str, Array]]
     """Class -> `ttft_s.p95` and its like, and `attainment_frac`."""
@@ -67,12 +69,6 @@ class StageHours:
 def stages(scenario: Scenario, fleet: Fleet, *, folder: Path | None = None, workers: int | None = None) -> list[Stage]:
     """The deployments that serve something, with their surfaces. Raises as `surfaces` does."""
     asked = wanted(scenario)
-    twice = {want.part for want in asked if want.phase == "decode"} & {w.part for w in asked if w.phase == "mixed"}
-    if twice:
-        part = sorted(twice, key=lambda each: (each.pool, each.entry))[0]
-        what = "its replicas decode what others hand over, and serve whole requests too: no surface tells of both"
-        path = f"fleet.pools.{part.pool}.deploy[{part.entry}].role"
-        raise ScenarioError(Fault(what, "write role: decode, or take run.horizon away", path=path))
     alone = [
         Wanted(want.part, ((name, 1.0),), AS_NEEDED, want.phase, want.partner)
         for want in asked
@@ -134,15 +130,45 @@ def _share(
     return room(surface) / sum(room(s) for s in mine)
 
 
-def walk(stage: Stage, rates: Mapping[str, Array]) -> StageHours:
-    """A stage under the rates of each hour, by class."""
+def walk_all(made: Sequence[Stage], rates: Mapping[str, Array]) -> tuple[StageHours, ...]:
+    """All stages under the rates of each hour, by class; those of the same replicas fill them together."""
+    filled = [_load(stage, rates) / _most(stage) for stage in made]
+    found = []
+    for ix, stage in enumerate(made):
+        beside = [
+            filled[other] for other, one in enumerate(made) if other != ix and one.surface.part == stage.surface.part
+        ]
+        found.append(walk(stage, rates, beside=beside))
+    return tuple(found)
+
+
+def _load(stage: Stage, rates: Mapping[str, Array]) -> Array:
+    """Requests of the mix per second and replica that a stage brings."""
     import numpy as np
 
-    surface, n = stage.surface, stage.n_replicas
     load = np.zeros_like(next(iter(rates.values())))
     for name, share in stage.shares.items():
         load = load + rates[name] * (share * stage.weights[name])
-    load = load / n
+    return load / stage.n_replicas
+
+
+def _most(stage: Stage) -> float:
+    """The load that fills a replica: at which every class holds its limits, or the last sample if none is known."""
+    return stage.surface.limit_req_per_s or loads(stage.surface)[-1]
+
+
+def walk(stage: Stage, rates: Mapping[str, Array], *, beside: Sequence[Array] = ()) -> StageHours:
+    """A stage under the rates of each hour, by class.
+
+    `beside` is how full other stages make the same replicas: each is then read where they are as full of its own kind
+    alone, and has its part of what they draw.
+    """
+    import numpy as np
+
+    surface, n = stage.surface, stage.n_replicas
+    own = _load(stage, rates)
+    load = own + sum(beside, start=np.zeros(own.size)) * _most(stage)
+    part = np.divide(own, load, out=np.full(own.size, 1 / (1 + len(beside))), where=load > 0)
     places = np.array(loads(surface))
     beyond = load > places[-1]
 
@@ -166,8 +192,8 @@ def walk(stage: Stage, rates: Mapping[str, Array]) -> StageHours:
         load=load,
         beyond=beyond,
         latencies=latencies,
-        steps_w=at(curve(surface, lambda m: m.steps_w), zero=0.0) * n,
-        parked_chips=at(curve(surface, lambda m: m.parked_chips, rising=False), zero=float(surface.n_chips)) * n,
-        tokens_per_s_in=at(curve(surface, lambda m: m.tokens_per_s_in), zero=0.0) * n,
-        tokens_per_s_out=at(curve(surface, lambda m: m.tokens_per_s_out), zero=0.0) * n,
+        steps_w=at(curve(surface, lambda m: m.steps_w), zero=0.0) * part * n,
+        parked_chips=at(curve(surface, lambda m: m.parked_chips, rising=False), zero=float(surface.n_chips)) * part * n,
+        tokens_per_s_in=at(curve(surface, lambda m: m.tokens_per_s_in), zero=0.0) * part * n,
+        tokens_per_s_out=at(curve(surface, lambda m: m.tokens_per_s_out), zero=0.0) * part * n,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from decimal import Context, Decimal
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from planner.traffic import demand
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from planner.scenario.schema import TrafficClass
 
 HOUR_S = 3600.0
+HOUR_NS = 3600 * 10**9
 HOURS_PER_YEAR = 8760
 _EXACT = Context(prec=40)
 
@@ -20,12 +23,22 @@ def factors(cls: TrafficClass, n_hours: int) -> list[float]:
     """The rate in each hour from the begin of the run on, over the mean rate that the class is written with.
 
     The shape is constant over its steps and repeats; its mean is 1. Growth is that of the middle of the hour, in
-    decimal arithmetic, so that it is the same on every machine. A class without a shape is even, a trace is taken at
-    its mean.
+    decimal arithmetic, so that it is the same on every machine. A class without a shape is even.
     """
     shape = _by_hour(cls, n_hours)
     grown = growth(cls, n_hours)
     return [a * b for a, b in zip(shape, grown, strict=True)]
+
+
+def recorded(arrivals_ns: Sequence[int], span_ns: int, n_hours: int) -> list[float]:
+    """Requests per second in each hour of a trace that begins again after each span; arrivals are in order."""
+
+    def upto(time_ns: int) -> int:
+        turns, rest = divmod(time_ns, span_ns)
+        return turns * len(arrivals_ns) + bisect.bisect_left(arrivals_ns, rest)
+
+    edges = [upto(hour * HOUR_NS) for hour in range(n_hours + 1)]
+    return [(after - before) / HOUR_S for before, after in pairwise(edges)]
 
 
 def growth(cls: TrafficClass, n_hours: int) -> list[float]:
@@ -88,9 +101,7 @@ def _shape(cls: TrafficClass) -> tuple[Sequence[float], float, float]:
 
 
 def in_hour(cls: TrafficClass, hour: int, *, lead_s: float) -> TrafficClass:
-    """The class in an hour of the horizon, beginning `lead_s` before it: the same shape, the growth of that hour."""
-    if cls.trace is not None:
-        return cls.model_copy(update={"repeat": True})
+    """A drawn class in an hour of the horizon, from `lead_s` before it on: the same shape, the growth of that hour."""
     assert cls.rate_req_per_s is not None
     grown = growth(cls, hour + 1)[hour]
     update: dict[str, object] = {"rate_req_per_s": cls.rate_req_per_s * grown, "growth_frac_per_year": None}

@@ -19,7 +19,8 @@ from planner.errors import ScenarioError
 from planner.report.text import run_report
 from planner.study.curves import Surface
 from planner.study.group import Measured
-from planner.study.walk import Stage, walk
+from planner.study.walk import Stage, walk, walk_all
+from planner.traffic.hours import recorded
 
 TEXT = """
 schema: 1
@@ -197,3 +198,66 @@ def test_a_year_of_five_pools_is_walked_in_well_under_ten_seconds() -> None:
     for _ in range(5):
         walk(stage(x=1.0, y=0.5), rates)
     assert time.process_time() - start_s < 5.0
+
+
+# -- traces, and replicas that do two things ---------------------------------------------------------------------------
+
+
+def test_the_hours_of_a_trace_are_counted() -> None:
+    # 90 minutes long: 3 in its first hour, 1 in the half after it; then it begins again.
+    span_ns = 90 * 60 * 10**9
+    arrivals = [0, 10 * 60 * 10**9, 59 * 60 * 10**9, span_ns - 1]
+    found = [round(rate * 3600) for rate in recorded(arrivals, span_ns, 6)]
+    assert found == [3, 1 + 2, 1 + 1, 3, 1 + 2, 1 + 1]
+    assert sum(recorded(arrivals, span_ns, 3 * 50)) * 3600 == pytest.approx(4 * 100)
+
+
+def test_a_trace_is_followed_hour_by_hour(folder: Path, tmp_path: Path) -> None:
+    """Two hours, the first with three times the requests of the second, over and over."""
+    times = [k * 0.2 for k in range(18_000)] + [3600 + k * 0.6 for k in range(6_000)]
+    rows = [f"{at:.1f},800,{10 + ix % 50}" for ix, at in enumerate(times)]
+    (tmp_path / "t.csv").write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]) + "\n")
+    text = TEXT[: TEXT.index("    arrivals:")] + f"    trace: {tmp_path}/t.csv\n" + TEXT[TEXT.index("    slo: easy") :]
+    tree = horizon(result := run(load("-", stdin_text=text, sets=["run.length=10 min"]), surfaces=folder, workers=2))
+    rates = result.tables["horizon_classes"].sort("hour")["rate_req_per_s"].to_list()
+    assert rates[:2] == [pytest.approx(5.0, rel=1e-3), pytest.approx(5 / 3, rel=1e-3)]
+    assert rates[100] == pytest.approx(5.0, rel=1e-2)  # its span ends with its last request, 0.6 s before two hours
+    assert tree["classes"]["chat"]["requests"] == pytest.approx(18_000 * 88 + 6_000 * 87, rel=1e-3)
+    checked = tree["checked"]
+    assert checked["hours"] == 24
+    assert abs(checked["power_worst_frac"]) < 0.1
+
+
+def shared_stage(phase: str, limit: float, watts: float) -> Stage:
+    samples = tuple(measured(load, load / 10, watts * load) for load in (1.0, 2.0, 4.0, 8.0))
+    surface = Surface("a", 0, "m", phase, None, {"x": 1.0}, 1, 8, samples, {"x": limit}, limit, limit, limit)
+    return Stage(surface, 2, {"x": 0.5}, {"x": 1.0})
+
+
+def test_what_decodes_and_serves_whole_is_as_full_as_the_two_make_it() -> None:
+    # Each brings 1 req/s a replica: a quarter of 4 and half of 2, so each is read at three quarters of its limit.
+    mixed, decode = shared_stage("mixed", 4.0, 100.0), shared_stage("decode", 2.0, 200.0)
+    a, b = walk_all([mixed, decode], {"x": np.array([4.0, 0.0])})
+    assert a.load.tolist() == [3.0, 0.0]
+    assert b.load.tolist() == [1.5, 0.0]
+    assert a.latencies["x"]["ttft_s.p95"][0] == pytest.approx(0.3)
+    # At three quarters full 300 W either way; they take a third and two thirds of it, on two replicas.
+    assert a.steps_w[0] == pytest.approx(2 * 300 / 3)
+    assert b.steps_w[0] == pytest.approx(2 * 300 * 2 / 3)
+    assert a.parked_chips[1] + b.parked_chips[1] == pytest.approx(2 * 8)
+    assert a.tokens_per_s_out[0] == pytest.approx(2 * 1.0)
+    (alone,) = walk_all([mixed], {"x": np.array([4.0])})
+    assert alone.load.tolist() == [1.0]
+
+
+def test_a_pool_that_decodes_and_serves_whole_is_followed(folder: Path) -> None:
+    more = (
+        "fleet.pools.a.deploy[0].role=mixed",
+        "fleet.pools.p={rack: hgx-h200, count: 1, "
+        "deploy: [{model: gpt-oss-120b, chips: 4, role: prefill, decode_pool: a}]}",
+    )
+    tree = horizon(run(load("-", stdin_text=TEXT, sets=[*more, "run.days=0"]), surfaces=folder, workers=2))
+    assert set(tree["pools"]) == {"a", "p"}
+    chat = tree["classes"]["chat"]
+    assert chat["hours_met"] + chat["hours_missed"] + tree["hours_beyond"] == HOURS
+    assert abs(tree["checked"]["power_worst_frac"]) < 0.3
