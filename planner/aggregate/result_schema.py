@@ -36,6 +36,14 @@ _DEPLOYMENT_NUMBERS = (
     *("replicas", "chips", "tp", "dp", "pp", "ep", "max_batch", "chunk_tokens", "kv_capacity_tokens"),
     "tokens_per_step",
 )
+_FACTOR: Schema = {
+    "type": ["number", "null"],
+    "description": "The model's own 80 % band of a time, over what it says: docs/explanation/validation.md.",
+}
+_TRUST: Schema = {
+    "grade": _TEXT_OR_NULL | {"description": "How well the times are founded."},
+    **{f"{metric}_{end}_factor": _FACTOR for metric in ("tpot", "ttft") for end in ("low", "high")},
+}
 
 
 def result_schema() -> Schema:
@@ -97,7 +105,7 @@ def result_schema() -> Schema:
 def _figures() -> Schema:
     limits = _object({"metric": _TEXT, "quantile": _TEXT, **_section("classes.*.limits[]")})
     each_class = {"model": _TEXT, "slo": _TEXT_OR_NULL, **_section("classes.*"), "limits": _list(limits)}
-    deployment = dict.fromkeys(_DEPLOYMENT_WORDS, _TEXT) | dict.fromkeys(_DEPLOYMENT_NUMBERS, _NUMBER)
+    deployment = dict.fromkeys(_DEPLOYMENT_WORDS, _TEXT) | dict.fromkeys(_DEPLOYMENT_NUMBERS, _NUMBER) | _TRUST
     each_pool = {"rack": _TEXT, **_section("pools.*"), "deployments": _list(_object(deployment))}
     left_out = _list(_TEXT) | {"description": "Parts of the cost that nobody named, so that they are not charged."}
     return _object(

@@ -23,6 +23,7 @@ from planner.errors import Notice
 if TYPE_CHECKING:
     from planner.facts.fact import Fact
     from planner.fleet.fleet import Fleet, Placed
+    from planner.model.trust import Trust
 
 Tree = dict[str, Any]
 
@@ -286,6 +287,19 @@ def _deployment(placed: Placed) -> Tree:
         "chunk_tokens": placed.spec["serving"]["chunk_tokens"],
         "kv_capacity_tokens": placed.plan["kv_capacity_tokens"],
         "tokens_per_step": placed.plan["tokens_per_step"],
+        **_trust(placed.trust),
+    }
+
+
+def _trust(trust: Trust | None) -> Tree:
+    """How far off the model may be, as factors on its times; null where nothing says so."""
+    tpot, ttft = (trust.tpot, trust.ttft) if trust else ((None, None), (None, None))
+    return {
+        "grade": trust.grade if trust else None,
+        "tpot_low_factor": tpot[0],
+        "tpot_high_factor": tpot[1],
+        "ttft_low_factor": ttft[0],
+        "ttft_high_factor": ttft[1],
     }
 
 

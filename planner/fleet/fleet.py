@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from planner.errors import Notice
     from planner.facts.schema import Chip, Fact, Rack
+    from planner.model.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Placed:
     """The core's plan of it: memory by part, KV capacity."""
     facts: tuple[Fact, ...] = ()
     """Facts of the scenario that are in the spec."""
+    trust: Trust | None = None
+    """How far off the model may be for it."""
 
     @property
     def label(self) -> str:

@@ -272,7 +272,7 @@ def _deploy(
     lengths: Mapping[str, Lengths],
     notices: list[Notice],
 ) -> Placed:
-    from planner.model import stack
+    from planner.model import stack, trust
 
     facts = catalog.load()
     model = facts.model(entry.model, base=scenario.base_dir)
@@ -303,6 +303,7 @@ def _deploy(
         spec=choice.spec,
         plan=choice.plan,
         facts=drafts.facts(entry),
+        trust=trust.of(chip, stack.row_of(chip, model, chosen, entry.role)),
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from planner.model import bands
-from planner.model.calibration import GRADES, Calibration
+from planner.model import bands, trust
+from planner.model.calibration import Calibration
 from planner.model.posterior import Posterior
 from planner.model.sweep import Lengths, Pool
+from planner.model.trust import Trust
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,7 +26,6 @@ CHARTS: Mapping[str, tuple[str, str]] = {
 }
 """Charts by name: a time, and what is had for it; of the cost, less is more."""
 _CURVE = ("chip", "stack", "regime")
-_LOW_LOAD = 16
 MOST_BUSY = 1.25
 """Work of a pool of prompts over its time."""
 
@@ -91,13 +91,13 @@ def with_bands(
     import polars as pl
 
     rows = points.select("stack", "engine", "mode", "concurrency").rows()
-    known: dict[tuple[str, str, str, int], tuple[tuple[float, ...], str]] = {}
+    known: dict[tuple[str, str, str, int], Trust] = {}
     factors, grades = [], []
     for stack, engine, mode, clients in rows:
         key = (stack, engine, mode, bands.range_of(clients))
         if key not in known:
             if stack == "inferred":
-                known[key] = (*_inferred(pool.model.name, clients, posterior),)
+                known[key] = trust.inferred(pool.model.name, clients, posterior)
             else:
                 row = {
                     "chip": pool.chip.name,
@@ -107,11 +107,9 @@ def with_bands(
                     "mode": mode,
                     "concurrency": float(clients),
                 }
-                ends = (*calibration.band(row, "tpot"), *calibration.band(row, "ttft"))
-                known[key] = (ends, calibration.grade(row))
-        found, grade = known[key]
-        factors.append(found)
-        grades.append(grade)
+                known[key] = trust.measured(row, calibration)
+        factors.append((*known[key].tpot, *known[key].ttft))
+        grades.append(known[key].grade)
     table = pl.DataFrame(factors, schema=["tbt_lo", "tbt_hi", "ttft_lo", "ttft_hi"], orient="row")
     decode_s = (lengths.mean_output - 1.0) * pl.col("tbt_s")
     return (
@@ -131,17 +129,3 @@ def with_bands(
         )
         .drop("tbt_lo", "tbt_hi", "ttft_lo", "ttft_hi")
     )
-
-
-def _inferred(model: str, clients: int, posterior: Posterior) -> tuple[tuple[float, ...], str]:
-    """Factors on the times of the inferred chip; a model of no headline has the widest band of those that have one."""
-    names = sorted({name.split("/")[0] for name in posterior.tree["figures"]})
-    of = [model] if model in names else names
-    low = high = 1.0
-    for name in of:
-        for metric in ("min_tbt", "peak_mixed_tps_per_kw")[: 1 if clients <= _LOW_LOAD else 2]:
-            figure = f"{name}/{metric}"
-            best, ends = posterior.best.figures[figure], posterior.band(figure)
-            down, up = (ends[0] / best, ends[1] / best) if metric == "min_tbt" else (best / ends[1], best / ends[0])
-            low, high = min(low, down), max(high, up)
-    return (low, high, low, high), GRADES[1]

@@ -23,7 +23,7 @@ from planner.model.coefficients import ENGINES
 from planner.model.stacks import LEVELS, effect
 from planner.model.wish import Choice, Wish
 
-__all__ = ["Stack", "best", "candidates", "factor", "notices", "of"]
+__all__ = ["Stack", "best", "candidates", "factor", "notices", "of", "row_of"]
 
 _MODES = {"mixed": "agg", "decode": "disagg"}
 """How points call the roles; prompts by themselves have no time between tokens."""
@@ -127,6 +127,18 @@ def notices(chip: Chip, model: Model, stack: Stack, names: tuple[str, ...]) -> t
         steps = f"its steps take {stack.factor:.3g} times what that engine's take with other models"
         words.append(steps if words else f"engine {stack.engine} for {model.name} on {chip.name}: {steps}")
     return (Notice("stack", "; ".join(words)),) if words else ()
+
+
+def row_of(chip: Chip, model: Model, found: Stack, role: str) -> dict[str, Any]:
+    """The deployment as a row of points, at the sequences of a replica that its layout is chosen for."""
+    return {
+        "chip": chip.name,
+        "model": model.name,
+        "backend": found.engine,
+        "precision": _label(found.choice),
+        "mode": "agg" if role == "mixed" else "disagg",
+        "concurrency": float(max(found.choice.n_seqs, 1)),
+    }
 
 
 def _label(choice: Choice) -> str:
