@@ -198,14 +198,15 @@ def compare(
 ) -> Comparison:
     """`base` beside each of `others`: results, or folders of results (`FOLDER:VARIANT` for one variant of several).
 
-    A base of several variants without others is its first variant against the rest. `gate` are rules
+    A base of several variants without others is its first variant against the rest; of a plan beside others the peak
+    that is dearest to meet is meant. `gate` are rules
     (`planner.report.gate`) that each other has to hold; `figures` limits the rows to some.
 
     Raises:
         ScenarioError: a name means nothing, or figures that were asked for are on different bases.
         RunError: a result is damaged, or of a later version.
     """
-    first, *rest = _sides(base)
+    first, *rest = _shown(_sides(base)) if others else _sides(base)
     sides = [side for other in others for side in _sides(other, like=first.variant)]
     if not others:
         sides = rest
@@ -227,6 +228,8 @@ def _sides(of: Result | Side | str | Path, like: str | None = None) -> list[Side
         sides = found if isinstance(found, list) else [found]
     else:
         sides = [Side(name, name, of) for name in of.variants]
+    if like is not None:
+        sides = _shown(sides)
     if like is not None and len(sides) > 1:
         sides = [side for side in sides if side.variant == like]
         if not sides:
@@ -234,6 +237,14 @@ def _sides(of: Result | Side | str | Path, like: str | None = None) -> list[Side
                 Fault(f"'{of}' has several variants and none is named '{like}'", "write FOLDER:VARIANT")
             )
     return sides
+
+
+def _shown(sides: list[Side]) -> list[Side]:
+    """Of the periods of a plan the one that is shown; other variants as they are."""
+    plan = sides[0].result.plan
+    if plan is None or len(sides) == 1:
+        return sides
+    return [side for side in sides if side.variant == plan["shown"]]
 
 
 def _against(base: Side, other: Side, asked: Sequence[Any], figures: Sequence[str]) -> Against:

@@ -24,6 +24,7 @@ from planner.optimize.reading import alike
 from planner.optimize.search import solve
 from planner.optimize.uncertain import uncertainty
 from planner.optimize.verify import Proof, misses_of, prove
+from planner.report.compare import compare
 from planner.scenario import Scenario, load
 from planner.study.run import run
 from planner.study.sweep import sweep
@@ -120,6 +121,13 @@ def test_a_result_of_a_plan_is_saved_and_read_back(result: Result, tmp_path: Pat
     assert again.plan == result.plan
     assert again.to_json() == result.to_json()
     assert again.to_json()["verdict"] == "met"
+
+
+def test_plans_are_compared_by_the_peak_that_is_shown(result: Result) -> None:
+    found = compare(result, result)
+    assert found.base.variant == "plan.peak"
+    assert [against.other.variant for against in found.against] == ["plan.peak"]
+    assert [against.other.variant for against in compare(result).against] == ["plan.typical"]
 
 
 def test_the_plans_scenario_runs_as_it_stands(result: Result) -> None:
