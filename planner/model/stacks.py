@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVELS", "Design", "Level", "design", "effect", "on_chip"]
 
-FEATURES = ("1", "concurrency", "input", "output", "chips")
 """The constant, and logarithms of the load centred on the middle of the measured points."""
 _CENTRES = {"concurrency": (3.5, 1.5), "input": (7.5, 1.0), "output": (6.8, 1.0), "chips": (1.5, 1.0)}
 _SLOPE_SHARE = 0.6

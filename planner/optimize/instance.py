@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 HOURS_PER_YEAR = 8760
-GOALS = ("tco", "capex", "energy", "carbon")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,6 @@ _CHIP_SPOTS: Mapping[str, tuple[str, ...]] = {
 _GENERAL = ("low_load_memory_frac", "high_load_compute_frac")
 _BETWEEN_CHIPS = ("collective_base_s", "collective_log_s", "link_eff_frac", "prefill_link_eff_frac")
 _CHIP_ORDER = ("idle_w", "parked_w", "active_w", "low_load_w", "high_load_w")
-_RACK_ORDER = ("idle_w", "typical_w", "rated_w")
 
 
 @dataclass(frozen=True, slots=True)

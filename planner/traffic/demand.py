@@ -17,8 +17,6 @@ from planner.traffic.fact_text import yaml_text
 if TYPE_CHECKING:
     import polars as pl
 
-DAY_S = 86_400
-
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
@@ -68,15 +66,6 @@ class Demand:
         starts = [self.window_s * k for k in range(len(self.rate_req_per_s))]
         return pl.DataFrame(
             {"start_s": starts, "rate_req_per_s": list(self.rate_req_per_s), "dispersion": list(self.dispersion)}
-        )
-
-    def of_day(self) -> tuple[float, ...]:
-        """The mean day: the rate in each window of the day, over all days of the span."""
-        per_day = round(DAY_S / self.window_s)
-        days = len(self.rate_req_per_s) // per_day
-        return tuple(
-            sum(self.rate_req_per_s[day * per_day + k] for day in range(days)) / days
-            for k in range(per_day if days else 0)
         )
 
 

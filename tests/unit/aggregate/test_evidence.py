@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.aggregate.evidence import assumed_frac, fact_row, facts_of, swings
+from planner.aggregate.evidence import assumed_frac, fact_row, facts_of, swing_rows, swings
 from planner.aggregate.power import Book
 from planner.facts import catalog
 from planner.facts.fact import Fact
@@ -73,3 +73,20 @@ def test_facts_of_a_chip_are_all_of_them() -> None:
     assert "chips.h100-sxm.flop_per_s.bf16" in paths
     assert "chips.h100-sxm.scale_up.bytes_per_s" in paths
     assert len(paths) == len(set(paths))
+
+
+def test_rows_of_what_moves_a_figure_widest_first_and_no_others() -> None:
+    small = fact(1.0, "small", low=0.9, high=1.1)
+
+    def two(book: Book) -> dict[str, float | None]:
+        return {"usd": cost(book)["usd"], "kwh": book(small) * 1.0}
+
+    rows = list(swing_rows(swings(two)))
+    # usd: count 20, price 12, then what has no range and moves it; kwh: 0.2 of its own fact, and nothing else.
+    assert [(row["figure"], row["path"]) for row in rows] == [
+        ("usd", "count"),
+        ("usd", "price"),
+        ("usd", "fixed"),
+        ("kwh", "small"),
+    ]
+    assert [row["swing"] for row in rows] == [20.0, 12.0, None, pytest.approx(0.2)]

@@ -14,6 +14,7 @@ from planner.core import SimTables
 from planner.errors import RunError, ScenarioError
 from planner.fleet.fleet import Fleet
 from planner.report.compare import Side, compare, open_side
+from planner.report.compare import _worlds as paired
 from planner.report.compare_page import write
 from planner.report.compare_text import comparison
 from tests.fleets import SCENARIO, class_counts, fact, fleet, placed, pool, rack, scenario, sim, variant, work
@@ -251,3 +252,25 @@ def test_a_variant_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
     assert side.variant == "a/b:c"
     with pytest.raises(ScenarioError, match="has no variant 'b:c'"):
         open_side(f"{tmp_path / 'run'}:b:c")
+
+
+@pytest.mark.parametrize(("operator", "is_held"), [("<=", True), ("<", False), (">=", True), (">", False)])
+def test_a_rule_at_its_limit(operator: str, is_held: bool) -> None:
+    found = compare(result(TOY, simulated()), result(TOY, simulated()), gate=[f"usd_per_h {operator} +0 %"])
+    assert [check.is_held for check in found.against[0].gates] == [is_held]
+
+
+def test_spans_are_measured_without_the_warm_up() -> None:
+    short = result(TOY, simulated(), sets=("run.warmup=5 min",))
+    found = compare(result(TOY, simulated(), sets=("run.warmup=10 min",)), short)
+    assert "over 3000 s and over 3300 s" in found.row("tokens.output").refused
+
+
+def test_pairs_of_the_same_worlds_by_hand() -> None:
+    leaf = compare(result(TOY, simulated()), result(TOY, simulated())).row("cost.usd_per_h").leaf
+    # Differences -5, -4 ... 15: of 21 the 5 % and 95 % quantiles are the second and the last but one; 5 are cheaper.
+    worlds = paired(leaf, [(100.0, 100.0 + d) for d in range(-5, 16)])
+    assert worlds is not None
+    assert (worlds.n, worlds.low, worlds.high) == (21, pytest.approx(-4.0), pytest.approx(14.0))
+    assert worlds.better_frac == pytest.approx(5 / 21)
+    assert paired(leaf, [(1.0, 2.0)]) is None

@@ -22,8 +22,6 @@ def test_demand_holds_its_laws(name: str) -> None:
     assert all(rate >= 0 for rate in found.rate_req_per_s)
     assert len(found.dispersion) == len(found.rate_req_per_s)
     assert found.frame().height == len(found.rate_req_per_s)
-    assert len(found.of_day()) == 144
-    assert sum(found.of_day()) / 144 == pytest.approx(found.mean_req_per_s)
     for lengths in (found.input, found.output):
         if lengths is not None:
             shares, tokens = zip(*lengths.quantiles, strict=True)
