@@ -17,6 +17,8 @@ from planner.traffic.fact_text import yaml_text
 if TYPE_CHECKING:
     import polars as pl
 
+DAY_S = 86_400
+
 
 @dataclass(frozen=True, slots=True)
 class Lengths:

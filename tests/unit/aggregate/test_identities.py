@@ -54,6 +54,8 @@ def test_tokens_and_requests_are_conserved(result: Result) -> None:
     assert tree["requests"]["offered"] == sum(tree["requests"][fate] for fate in fates)
     assert tree["requests"]["offered"] == result.tables["requests"].height
     assert tree["tokens"]["input"] == result.tables["requests"]["input_tokens"].sum()
+    served = result.tables["requests"]
+    assert set(served["replica_ix"].unique()) == set(range(5))  # two replicas and three, and all were served by one
     windows = result.tables["windows"]
     # Everything completed, so the windows of the whole run, drain included, hold every token once.
     assert tree["requests"]["completed"] == tree["requests"]["offered"]
