@@ -18,13 +18,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from planner.model.folds import Fold
+from planner.model.folds import KINDS, Fold
 from planner.model.stacks import on_chip
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["NEW", "RANGES", "Residuals", "coverage", "extras", "novelty", "range_of", "regimes", "widened"]
+__all__ = ["NEW", "RANGES", "Residuals", "coverage", "extras", "left_out", "novelty", "range_of", "regimes", "widened"]
 
 METRICS = ("tpot", "ttft")
 
@@ -80,6 +80,44 @@ def regimes(
             ends = {"low": round(float(np.exp(low)), 4), "high": round(float(np.exp(high)), 4)}
             found.append({"metric": metric, "mode": mode, "concurrency_to": RANGES[place], **ends})
     return found
+
+
+def left_out(
+    rows: Sequence[Mapping[str, Any]], residuals: Residuals, metrics: Sequence[str] = METRICS
+) -> list[dict[str, Any]]:
+    """The range of the residuals themselves, by kind of fold, metric and regime, as factors on the prediction."""
+    import numpy as np
+
+    mode = np.array([row["mode"] for row in rows])
+    place = np.array([range_of(row["concurrency"]) for row in rows])
+    found = []
+    for metric in metrics:
+        for kind in KINDS:
+            off = residuals[kind, metric]
+            for name in ("agg", "disagg"):
+                for ix, end in enumerate(RANGES):
+                    inside = _enough(off, [(mode == name) & (place == ix), mode == name])
+                    low, middle, high = np.quantile(off[inside], (QUANTILES[0], 0.5, QUANTILES[1]))
+                    found.append(
+                        {
+                            "metric": metric,
+                            "new": kind,
+                            "mode": name,
+                            "concurrency_to": end,
+                            "low": round(float(np.exp(min(low, middle))), 4),
+                            "high": round(float(np.exp(max(high, middle))), 4),
+                            "n": int(inside.sum()),
+                        }
+                    )
+    return found
+
+
+def _enough(values: np.ndarray, among: Sequence[np.ndarray]) -> np.ndarray:
+    """Which values to take: those of the first of `among` that has enough of them, else all."""
+    import numpy as np
+
+    is_known = np.isfinite(values)
+    return next((at for one in among if (at := is_known & one).sum() >= _LEAST), is_known)
 
 
 def extras(
@@ -158,15 +196,11 @@ class _Judged:
         """The logarithms of the ends of each regime's band, from the residuals of new deployments among `inside`."""
         import numpy as np
 
-        is_known = np.isfinite(self.known) & inside
+        known = np.where(inside, self.known, np.nan)
         found = {}
         for mode in ("agg", "disagg"):
             for place in range(len(RANGES)):
-                at = is_known & (self.mode == mode) & (self.place == place)
-                if at.sum() < _LEAST:
-                    at = is_known & (self.mode == mode)
-                if at.sum() < _LEAST:
-                    at = is_known
+                at = _enough(known, [(self.mode == mode) & (self.place == place), self.mode == mode])
                 low, high = np.quantile(self.known[at], QUANTILES)
                 found[mode, place] = (min(float(low), -_NARROWEST), max(float(high), _NARROWEST))
         return found

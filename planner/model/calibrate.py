@@ -248,6 +248,7 @@ def _tree(
         },
         "bands": bands.regimes(rows, residuals, fits),
         "extras": bands.extras(rows, residuals, fits),
+        "left_out": bands.left_out(rows, residuals),
         "coverage": bands.coverage(rows, residuals, fits),
         "errors": accuracy.errors(rows, residuals, before),
     }

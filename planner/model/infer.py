@@ -8,7 +8,7 @@ same model, tells of the first, so
 
     r | r_reference ~ normal(share x r_reference, scale^2 (1 - share^2))
 
-`scale` is what the calibration is off by on chips that it never saw (half its 80 % band over 1.2816), split
+`scale` is what the calibration is off by on chips that a fold left out (half the 80 % range over 1.2816), split
 deployments, at low concurrency for the two latencies and above 128 for the peak. `SHARE` of that variance is taken to
 be common to both sides: the layout search, the benchmark and the model's structure are, stack and silicon are not.
 """
@@ -26,7 +26,6 @@ from planner.facts import catalog
 from planner.facts.headline import Headline, Target
 from planner.model import systems
 from planner.model.calibration import Calibration
-from planner.model.coefficients import ENGINES
 from planner.model.figures import Figures, figures
 from planner.model.sweep import Lengths, Pool, System, pool, sweep
 from planner.model.unknowns import CHIP, chip_spec, engine_spec, habits, unknowns, values_of
@@ -206,7 +205,7 @@ def _judge(calibration: Calibration) -> tuple[_Judge, list[dict[str, Any]]]:
         assert reference is not None
         assert target.reference_value is not None
         off = math.log(reference.values[target.metric] / target.reference_value)
-        wide = _scale(calibration, target.model, 1000.0 if target.metric == FITTED[2] else 1.0)
+        wide = _scale(calibration, 1000.0 if target.metric == FITTED[2] else 1.0)
         centres[target.id], scales[target.id] = SHARE * off, wide * math.sqrt(1.0 - SHARE**2)
         rows.append(
             {
@@ -227,11 +226,15 @@ def _judge(calibration: Calibration) -> tuple[_Judge, list[dict[str, Any]]]:
     return _Judge(headline, lengths, calibration, pools, centres, scales, by_model), rows
 
 
-def _scale(calibration: Calibration, model: str, concurrency: float) -> float:
-    """Standard deviation of the log error on a chip that the calibration has not seen, under an engine that it has."""
-    row = {"chip": CHIP, "model": model, "backend": ENGINES[0], "mode": "disagg", "concurrency": concurrency}
-    low, high = calibration.band(row, "tpot")
-    return math.log(high / low) / (2 * 1.2816)
+def _scale(calibration: Calibration, concurrency: float) -> float:
+    """Standard deviation of the log error of split deployments on chips that folds left out."""
+    from planner.model import bands
+
+    end = bands.RANGES[bands.range_of(concurrency)]
+    for one in calibration.tree["left_out"]:
+        if (one["metric"], one["new"], one["mode"], one["concurrency_to"]) == ("tpot", "chip", "disagg", end):
+            return math.log(one["high"] / one["low"]) / (2 * 1.2816)
+    raise AssertionError("every calibration has this range")
 
 
 def infer(

@@ -96,3 +96,20 @@ def test_a_novelty_without_residuals_takes_the_one_before() -> None:
     rows = [{**row, "precision": "fp8"} for row in _rows()]
     extra = _extras(rows, _residuals(rows, 0.1))
     assert extra["stack"] == extra["deployment"] == 0.0
+
+
+def test_residuals_of_folds_are_kept_by_regime() -> None:
+    rows = _rows()
+    residuals = _residuals(rows, 0.1)
+    residuals["chip", "tpot"][:] = np.arange(N) / N
+    found = [one for one in bands.left_out(rows, residuals, ("tpot",)) if (one["new"], one["mode"]) == ("chip", "agg")]
+    assert [one["n"] for one in found] == [N // 3] * 3
+    # Each regime has a third of the rows, spread evenly over 0 to 1.
+    for one in found:
+        assert math.log(one["low"]) == pytest.approx(0.1, abs=0.02)
+        assert math.log(one["high"]) == pytest.approx(0.9, abs=0.02)
+    # No row is of two pools: they have those of all.
+    split = [
+        one for one in bands.left_out(rows, residuals, ("tpot",)) if (one["new"], one["mode"]) == ("chip", "disagg")
+    ]
+    assert {one["n"] for one in split} == {N}
