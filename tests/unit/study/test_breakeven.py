@@ -71,6 +71,18 @@ def test_a_rack_price_by_hand() -> None:
     assert not answer.is_simulated
 
 
+def test_plans_are_judged_with_what_their_fleets_have_to_stand() -> None:
+    """Each has one rack: alone both hold their limits, with it out neither does."""
+    out = found("fleet.pools.own.capex", within="0.5..5 MUSD/rack", sets=["fleet.survive={racks: 1}"])
+    assert (out.base.verdict, out.other.verdict, out.is_equal_slo) == ("missed", "missed", False)
+    assert out.base.missed == ("every limit with a rack of own out",)
+    assert out.crossings[0].values == found("fleet.pools.own.capex", within="0.5..5 MUSD/rack").crossings[0].values
+    more = ["fleet.spare=50 %", "fleet.pools.own.deploy[0].max_batch=1", "traffic.batch.slo=hard"]
+    busy = found("fleet.pools.own.capex", "lease", within="0.5..5 MUSD/rack", sets=more)
+    assert "batch ttft p95" in busy.base.missed
+    assert "batch ttft p95 with 50 % kept free" in busy.base.missed
+
+
 def test_a_fact_of_the_catalogue() -> None:
     # Without a price in the scenario the rack costs what the catalogue says; every pool of such racks is varied.
     text = TEXT.replace("capex: 1 MUSD/rack, ", "")
