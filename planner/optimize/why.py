@@ -101,7 +101,7 @@ def _knobs(asked: Question, instance: Instance) -> list[tuple[str, str, Change, 
             months = 12 * (
                 instance.spans[kind.first_span].start_years - instance.spans[kind.first_span - 1].start_years
             )
-            found.append((f"date of {asked.pools[k]}", f"{months:g} months", _date(instance, k), "", 1.0))
+            found.append((f"{asked.pools[k]} ahead of its date", f"{months:g} months", _date(instance, k), "", 1.0))
     if instance.carbon_kgco2e is not None:
         found.append(("carbon limit", "1000 tCO2e", _carbon(instance), "carbon", 1.0))
     if any(link.name == GIVEN for link in instance.links):

@@ -41,7 +41,7 @@ def test_growth_buys_jalapeno_from_the_second_half_year_on() -> None:
     found = plan("12-growth")
     bought = [period["buy"]["jalapeno"] for period in found["periods"]]
     assert bought[0] == 0
-    assert sum(bought) > 0
+    assert bought[1] > 0
     assert all(n <= 3 for n in bought)
     assert found["periods"][0]["fleet"]["gb300"] >= 1
     assert found["tco_usd"] < plan("12-growth", "late_jalapeno")["tco_usd"]
