@@ -99,6 +99,31 @@ def odd(kind: str) -> Result:
     return planner.run(planner.load("-", stdin_text=json.dumps(tree)), workers=1)
 
 
+def large() -> Result:
+    """Twelve classes on nine pools over three days of minutes: what a page is made of at its largest."""
+    models = ("gpt-oss-120b", "llama-3.1-8b", "qwen3-32b")
+    racks = (("jalapeno-rack", 4), ("gb300-nvl72", 4), ("hgx-h200", 2))
+    tree = {
+        "schema": 1,
+        "title": "Large",
+        "traffic": {
+            f"class-{ix:02d}": {"model": models[ix % 3], "arrivals": "poisson", "rate": "0.02 req/s"}
+            | {"input": "600 tok", "output": "60 tok", "slo": "quick"}
+            for ix in range(12)
+        },
+        "slo": {"quick": {"ttft": {"p95": "500 ms"}, "tpot": {"p95": "20 ms"}, "e2e": {"p99": "60 s"}}},
+        "fleet": {
+            "pools": {
+                f"pool-{ix}": {"rack": racks[ix % 3][0], "count": 1}
+                | {"deploy": [{"model": models[ix // 3], "chips": racks[ix % 3][1]}]}
+                for ix in range(9)
+            }
+        },
+        "run": {"length": "72 h", "warmup": "20 min", "window": "1 min"},
+    }
+    return planner.run(planner.load("-", stdin_text=json.dumps(tree)), workers=2)
+
+
 def at(tree: Any, pointer: str) -> Any:
     """The value at a JSON pointer."""
     for key in pointer.split("/")[1:]:

@@ -208,7 +208,9 @@ def _deployments(view: View, pool: str) -> str:
     for ix, each in enumerate(view.tree["pools"][pool]["deployments"]):
         at = ("pools", pool, "deployments", ix)
         degrees = " ".join(
-            f"{key}{view.num('count', *at, key)}" for key in ("tp", "dp", "pp", "ep") if key == "tp" or each[key] > 1
+            f"{key}{view.num('count', *at, key)}"
+            for key in ("tp", "dp", "pp", "ep")
+            if key == "tp" or each.get(key, 1) > 1
         )
         lines.append(
             f"{view.num('count', *at, 'replicas')} x {esc(each['model'])} on {view.num('count', *at, 'chips')} chips "

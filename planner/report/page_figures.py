@@ -32,7 +32,8 @@ def figure(view: View, drawn: Drawn, *, is_alone: bool = False) -> str:
     name, level = anchor(view.name, "figure", drawn.figure.name), view.level + 1
     title = f'<h{level} class="figure" id="{name}">{esc(drawn.figure.title)}</h{level}>'
     pools = f' data-pools="{page_live.pools(view.look, list(view.tree["pools"]))}"' if is_alone else ""
-    head = f'<figure aria-labelledby="{name}"{" class=alone" if is_alone else ""}{pools}>{title}'
+    kind = f'data-figure="{drawn.figure.name}"{" class=alone" if is_alone else ""}{pools}'
+    head = f'<figure aria-labelledby="{name}" {kind}>{title}'
     if drawn.chart is None:
         return f'{head}<p class="note">{esc(drawn.why)}.</p></figure>'
     vega = style.compiled(drawn.chart)

@@ -107,6 +107,7 @@ figcaption{margin-top:.5rem}
 .live{display:none;position:relative;width:100%;user-select:none;-webkit-user-select:none;touch-action:pan-y}
 .live svg{display:block;width:100%!important;height:auto!important;overflow:visible}
 @media screen{.is-live>.live{display:block}.is-live>svg.fig{display:none}}
+[data-figure=operating-point] svg text{paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}
 .live [class*=" live"] path{cursor:crosshair}
 .live .mark-rect[class*=" live"] path:hover{fill-opacity:.09!important}
 .live .mark-symbol[class*=" live"] path:hover{fill-opacity:1!important}

@@ -188,7 +188,7 @@ def _deployments(pools: Mapping[str, Tree]) -> list[str]:
     lines = []
     for name, pool in pools.items():
         for each in pool["deployments"]:
-            degrees = [f"tp{each['tp']}", *(f"{key}{each[key]}" for key in ("dp", "pp", "ep") if each[key] > 1)]
+            degrees = [f"tp{each['tp']}", *(f"{key}{each[key]}" for key in ("dp", "pp", "ep") if each.get(key, 1) > 1)]
             drafts = f", {each['tokens_per_step']:.4g} tokens a step by drafts" if each["tokens_per_step"] != 1 else ""
             lines.append(
                 f"  {name}: {each['replicas']} x {each['model']} on {each['chips']} chips ({' '.join(degrees)}), "

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 USER, YIELD = "tokens_per_s_per_user", "tokens_per_s_out_per_kw_chip_rated"
 HEIGHT, MOST_WIDE = 250, 190
+_STEPS = tuple(float(step) for step in (-10, -23, -36, -49, 10, 23, 36, 49, -62, -75, 62, 75))
+"""Where a line's name may stand, above or below its fast end."""
 DASHES = ((1, 0), (5, 3), (2, 2), (8, 3, 2, 3))
 COLUMNS = {
     "variant": "str",
@@ -205,7 +207,7 @@ def _labels(
     y_ends: tuple[float, float],
     width: float,
 ) -> list[dict[str, Any]]:
-    """Names of the lines below their fast ends; those that would lie upon each other, or on a dot, are moved down."""
+    """Names of the lines below their fast ends; those that would lie upon each other, or on a dot, are moved."""
     found: list[dict[str, Any]] = []
     taken: list[tuple[float, float, float]] = []
     for dot in dots:
@@ -216,11 +218,18 @@ def _labels(
     for end in sorted(ends, key=lambda row: -row["y"]):
         half = _wide(end["line"], 6.2) / 2
         across = min(max(_place(end["x"], x_ends, width), half), width - half)
-        up = _place(end["y"], y_ends, HEIGHT) - 10
-        while any(abs(up - y) < 13 and abs(across - x) < half + other for x, y, other in taken):
-            up -= 13
+        at = _place(end["y"], y_ends, HEIGHT)
+        up = next(
+            (
+                up
+                for up in (at + step for step in _STEPS)
+                if 6 <= up <= HEIGHT - 6
+                and not any(abs(up - y) < 13 and abs(across - x) < half + other for x, y, other in taken)
+            ),
+            max(6.0, at - 10),
+        )
         taken.append((across, up, half))
-        x, y = _value(across, x_ends, width), _value(max(6, up), y_ends, HEIGHT)
+        x, y = _value(across, x_ends, width), _value(up, y_ends, HEIGHT)
         found.append({"x": x, "y": y, "label": plain(end["line"]), "pool": end["pool"]})
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -213,6 +214,25 @@ def test_what_no_result_can_show_is_refused_with_what_can() -> None:
 def test_a_short_axis_has_ticks_and_a_long_one_few() -> None:
     assert decades([0.021, 0.034])[1] == [0.02]
     assert len(decades([1e-9, 1e6])[1]) <= 5
+
+
+def test_names_of_curves_do_not_lie_upon_each_other_or_on_dots() -> None:
+    from planner.report.figures import operating_point as figure
+
+    ends, width = ((10.0, 1000.0), (1.0, 1e4)), 400.0
+    curve = [
+        {"line": f"pool-{ix}, gpt-oss-120b", "pool": "a", "x": 800.0, "y": 20.0 + ix, "n_seqs": 1} for ix in range(6)
+    ]
+    dots = figure._dot_labels(
+        [{"x": 790.0, "y": 18.0, "pool": "a", "class": f"class {ix}"} for ix in range(40)], *ends, width
+    )
+    assert [dot["label"] for dot in dots] == ["class 0 and 39 more"]
+    found = figure._labels(curve, dots, *ends, width)
+    heights = sorted(figure._place(label["y"], ends[1], figure.HEIGHT) for label in found)
+    assert all(b - a > 12.9 for a, b in pairwise(heights))
+    assert heights[0] >= 6
+    dot = figure._place(18.0, ends[1], figure.HEIGHT)
+    assert all(abs(height - dot) >= 13 for height in heights)
 
 
 def contrast(one: str, other: str) -> float:

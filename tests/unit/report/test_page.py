@@ -269,6 +269,15 @@ def test_room_for_more_is_shown_where_it_was_found(one: Result, pages: dict[str,
     assert "no end" in page(replace(one, variants={"base": none}))
 
 
+@pytest.mark.slow
+def test_a_large_page_is_made_in_three_seconds_too() -> None:
+    result = reviews.large()
+    start = time.process_time()
+    text = page(result)
+    assert time.process_time() - start < 3
+    assert len(text) < 2_000_000
+
+
 def test_of_many_classes_the_tightest_are_shown_and_the_rest_is_folded(one: Result) -> None:
     tree = one.variants["base"]
     chat = tree["classes"]["chat"]
