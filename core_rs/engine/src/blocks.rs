@@ -8,39 +8,79 @@ use crate::prefix::PrefixCache;
 
 /// Block account of a replica. `counter` is the replica's decode counter: steps that its decoders have done.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct Blocks {
-    block_tokens: u64,
     total: u64,
     used: u64,
-    /// residues[r]: decoding sequences whose (kv tokens - counter) mod block_tokens is r.
-    residues: Vec<u64>,
     n_decoding: u64,
+    block_tokens: u32,
+    /// `block_tokens` is a power of two: this one. A division costs as much as all else that is done with blocks.
+    shift: Option<u8>,
+    residues: Residues,
     /// What can be found in blocks, and in which order free ones are used again; none without a prefix cache.
     pub cache: Option<Box<PrefixCache>>,
-    pub host: HostMemory,
+    pub host: Box<HostMemory>,
+}
+
+/// Blocks of so many tokens have their residues in place.
+const IN_PLACE: usize = 16;
+
+/// At r: decoding sequences whose (kv tokens - counter) mod block_tokens is r.
+#[derive(Debug, Clone)]
+struct Residues {
+    here: [u32; IN_PLACE],
+    /// Where blocks have more tokens, all of them.
+    apart: Option<Box<[u32]>>,
+}
+
+impl Residues {
+    fn new(n: usize) -> Self {
+        Self { here: [0; IN_PLACE], apart: (n > IN_PLACE).then(|| vec![0; n].into_boxed_slice()) }
+    }
+
+    fn all(&self) -> &[u32] {
+        self.apart.as_deref().unwrap_or(&self.here)
+    }
+
+    fn of(&mut self, residue: usize) -> &mut u32 {
+        &mut self.apart.as_deref_mut().unwrap_or(&mut self.here)[residue]
+    }
 }
 
 impl Blocks {
     pub fn new(total: u64, block_tokens: u64) -> Self {
-        let residues = vec![0; block_tokens as usize];
-        Self { block_tokens, total, used: 0, residues, n_decoding: 0, cache: None, host: HostMemory::default() }
+        let residues = Residues::new(block_tokens as usize);
+        let shift = block_tokens.is_power_of_two().then(|| block_tokens.trailing_zeros() as u8);
+        let host = Box::default();
+        Self { block_tokens: block_tokens as u32, shift, total, used: 0, n_decoding: 0, residues, cache: None, host }
     }
 
     /// The same with a prefix cache, or with host memory of `host_blocks` blocks.
     pub fn with(mut self, has_cache: bool, host_blocks: u64) -> Self {
         self.cache = has_cache.then(|| Box::new(PrefixCache::new(self.total)));
-        self.host = HostMemory::new(host_blocks);
+        *self.host = HostMemory::new(host_blocks);
         self
     }
 
     /// See `Replica::touch`.
     pub fn touch(&self) -> u64 {
-        self.used ^ self.residues[0] ^ self.residues[self.residues.len() / 2]
+        self.used ^ u64::from(self.residues.here[0])
     }
 
     /// Blocks that hold `tokens`.
     pub fn blocks_of(&self, tokens: u64) -> u64 {
-        tokens.div_ceil(self.block_tokens)
+        match self.shift {
+            Some(shift) => (tokens >> shift) + u64::from(tokens & (self.block_tokens() - 1) > 0),
+            None => tokens.div_ceil(self.block_tokens()),
+        }
+    }
+
+    /// Tokens beyond whole blocks.
+    fn beyond(&self, tokens: u64) -> u64 {
+        match self.shift {
+            Some(_) => tokens & (self.block_tokens() - 1),
+            None => tokens % self.block_tokens(),
+        }
     }
 
     pub fn n_decoding(&self) -> u64 {
@@ -61,11 +101,14 @@ impl Blocks {
 
     /// Blocks that `tokens` fill.
     pub fn filled_by(&self, tokens: u64) -> u64 {
-        tokens / self.block_tokens
+        match self.shift {
+            Some(shift) => tokens >> shift,
+            None => tokens / self.block_tokens(),
+        }
     }
 
     pub fn block_tokens(&self) -> u64 {
-        self.block_tokens
+        u64::from(self.block_tokens)
     }
 
     /// Take the `n` blocks that have been free for longest.
@@ -113,39 +156,38 @@ impl Blocks {
     }
 
     fn residue(&self, kv_tokens: u64, counter: u64) -> usize {
-        let (kv, counter) = (kv_tokens % self.block_tokens, counter % self.block_tokens);
-        ((kv + self.block_tokens - counter) % self.block_tokens) as usize
+        let (kv, counter) = (self.beyond(kv_tokens), self.beyond(counter));
+        (if kv < counter { kv + self.block_tokens() - counter } else { kv - counter }) as usize
     }
 
     /// A sequence with `kv_tokens` stored begins to decode.
     pub fn start_decoding(&mut self, kv_tokens: u64, counter: u64) {
         let residue = self.residue(kv_tokens, counter);
-        self.residues[residue] += 1;
+        *self.residues.of(residue) += 1;
         self.n_decoding += 1;
     }
 
     /// A decoding sequence that now stores `kv_tokens` leaves; its blocks are given back by the caller.
     pub fn stop_decoding(&mut self, kv_tokens: u64, counter: u64) {
         let residue = self.residue(kv_tokens, counter);
-        self.residues[residue] -= 1;
+        *self.residues.of(residue) -= 1;
         self.n_decoding -= 1;
     }
 
     /// Blocks that the decode step at `counter` takes: one for each sequence whose last block is full.
     pub fn needed_at(&self, counter: u64) -> u64 {
-        let phase = counter % self.block_tokens;
-        self.residues[((self.block_tokens - phase) % self.block_tokens) as usize]
+        u64::from(self.residues.all()[self.residue(0, counter)])
     }
 
     /// How many of the next `want` tokens of every decoding sequence, from `counter` on, the free blocks allow.
     pub fn tokens_allowed(&self, counter: u64, want: u64) -> u64 {
         let free = self.free();
-        if self.n_decoding.saturating_mul(want.div_ceil(self.block_tokens)) <= free {
+        if self.n_decoding.saturating_mul(self.blocks_of(want)) <= free {
             return want;
         }
         let cycles = free / self.n_decoding;
         let mut left = free - cycles * self.n_decoding;
-        let mut steps = cycles * self.block_tokens;
+        let mut steps = cycles * self.block_tokens();
         while steps < want {
             let need = self.needed_at(counter + steps);
             if need > left {
@@ -159,9 +201,18 @@ impl Blocks {
 
     /// Blocks that the tokens from `counter` to `to` take, of every decoding sequence.
     pub fn needed_between(&self, counter: u64, to: u64) -> u64 {
-        let cycles = (to - counter) / self.block_tokens;
-        let rest = counter + cycles * self.block_tokens..to;
-        cycles * self.n_decoding + rest.map(|at| self.needed_at(at)).sum::<u64>()
+        let cycles = self.filled_by(to - counter);
+        let rest = (to - counter - cycles * self.block_tokens()) as usize;
+        // From one token to the next it is the residue before.
+        let (residues, first) = (self.residues.all(), self.residue(0, counter));
+        let sum = |part: &[u32]| part.iter().map(|&n| u64::from(n)).sum::<u64>();
+        let end = self.block_tokens() as usize;
+        let needed = if rest <= first + 1 {
+            sum(&residues[first + 1 - rest..=first])
+        } else {
+            sum(&residues[..=first]) + sum(&residues[end + first + 1 - rest..end])
+        };
+        cycles * self.n_decoding + needed
     }
 
     /// Do the decode steps from `counter` to `to`: take the blocks they need, but `spared` that endings do not.

@@ -9,7 +9,7 @@ mod handover;
 mod operate;
 
 use crate::agenda::{Agenda, Event};
-use crate::class_meter::{ClassMeter, Limit, Metric};
+use crate::class_meter::{ClassMeter, Limit};
 use crate::error::{Error, Result};
 use crate::event::IndexedHeap;
 use crate::inbox::Inbox;
@@ -23,6 +23,7 @@ use crate::replica::{Desk, Horizon, Notes, Replica};
 use crate::request::{Fate, Request, Slab};
 use crate::router::Router;
 use crate::spec::SimSpec;
+use crate::step::Chunk;
 use crate::time::NEVER;
 use crate::timeline::Timeline;
 
@@ -88,6 +89,8 @@ pub struct Sim {
     horizon: Horizon,
     ended: Vec<(u32, u64)>,
     notes: Notes,
+    chunks: Vec<Chunk>,
+    ending: Vec<u32>,
     pub timeline: Timeline,
     pub classes: Vec<ClassMeter>,
     pub meters: Vec<DeploymentMeter>,
@@ -101,14 +104,16 @@ impl Sim {
         let mut deployment_of = Vec::new();
         let mut replicas = Vec::new();
         let policy = Policy::new(&spec.classes);
-        let tracks_gaps = spec.classes.iter().any(|c| c.limits.iter().any(|l| l.metric == Metric::Itl));
         for (at, placed) in spec.deployments.iter().enumerate() {
             let deployment = Deployment::new(at, placed, spec.hash_block_tokens)?;
             for _ in 0..placed.n_replicas {
                 deployment_of.push(at as u32);
-                replicas.push(Replica::new(&deployment, &policy, tracks_gaps));
+                replicas.push(Replica::new(&deployment, &policy));
             }
             deployments.push(deployment);
+        }
+        for target in spec.deployments.iter().flat_map(|placed| &placed.decode_targets) {
+            deployments[*target].hands_over = true;
         }
         let router = Router::new(&spec, &deployments);
         let notes = Notes { wants_first_tokens: router.needs_first_tokens(), ..Notes::default() };
@@ -116,10 +121,9 @@ impl Sim {
         let limits = spec.classes.iter().map(|c| c.limits.clone()).collect();
         let operation = Operation::new(&spec);
         let is_watched = spec.timeline_rows > 0 || notes.wants_first_tokens || operation.is_eventful();
-        let is_left = spec.classes.iter().any(|class| class.timeout_ns.is_some() || class.cancel_after_ns.is_some());
-        let is_split = spec.deployments.iter().any(|placed| !placed.decode_targets.is_empty());
+        let is_split = deployments.iter().any(|deployment| deployment.hands_over);
         let horizon = Horizon {
-            is_open: !(is_watched || is_left || is_split || policy.is_ranked || policy.has_caps),
+            is_open: !(is_watched || is_split || policy.has_leavers || policy.is_ranked || policy.has_caps),
             deadline_ns: spec.length_ns.saturating_add(spec.drain_ns),
             next_arrival_ns: 0,
             turns: 0,
@@ -153,6 +157,8 @@ impl Sim {
             horizon,
             ended: Vec::new(),
             notes,
+            chunks: Vec::new(),
+            ending: Vec::new(),
             timeline: Timeline::new(spec.timeline_rows),
             rows: Vec::new(),
             spec,
@@ -257,7 +263,7 @@ impl Sim {
     /// Read what the next events need while this one is worked on: with many replicas, most of it is not in the
     /// processor's caches.
     fn look_ahead(&self) {
-        let mut seen = 0;
+        let mut seen = self.router.likely().map_or(0, |replica| self.replicas[replica as usize].touch());
         for (at, replica) in self.queue.soon().enumerate() {
             let replica = &self.replicas[replica as usize];
             seen ^= replica.touch();
@@ -284,6 +290,8 @@ impl Sim {
             number: replica,
             horizon: self.horizon,
             next_admission: &mut self.next_admission,
+            chunks: &mut self.chunks,
+            ending: &mut self.ending,
         };
         work(&mut self.replicas[replica as usize], &mut desk)
     }

@@ -168,21 +168,13 @@ impl ClassMeter {
     }
 
     /// A request ended at `end_ns` on `pool`; its limits say whether it attained.
-    pub fn add_completed(
-        &mut self,
-        clock: &Clock,
-        pool: usize,
-        request: &Request,
-        end_ns: u64,
-        longest_gap_ns: u64,
-        limits: &[Limit],
-    ) {
+    pub fn add_completed(&mut self, clock: &Clock, pool: usize, request: &Request, end_ns: u64, limits: &[Limit]) {
         let gaps = u64::from(request.output_tokens) - 1;
         let decode_ns = end_ns - request.first_token_ns;
         let attained = limits.iter().all(|limit| match limit.metric {
             Metric::Ttft => request.waited_ns(request.first_token_ns) <= limit.limit_ns,
             Metric::Tpot => u128::from(decode_ns) <= u128::from(limit.limit_ns) * u128::from(gaps),
-            Metric::Itl => longest_gap_ns <= limit.limit_ns,
+            Metric::Itl => request.longest_gap_ns <= limit.limit_ns,
             Metric::E2e => request.waited_ns(end_ns) <= limit.limit_ns,
             Metric::Queue => request.start_ns - request.arrival_ns <= limit.limit_ns,
             Metric::Task => true,

@@ -1,8 +1,10 @@
-//! The queue of what happens next: a binary heap over small integers with a key each, whose keys can be changed.
+//! The queue of what happens next: a heap over small integers with a key each, whose keys can be changed. A node has
+//! four children, side by side: half as many levels as with two, and fewer cache lines on the way through them.
 //!
 //! Ties are broken by the smaller index, so the order of events never depends on the order of insertion.
 
 const ABSENT: u32 = u32::MAX;
+const CHILDREN: usize = 4;
 
 /// Members are `0..n`; each is in the heap at most once. All operations are O(log n).
 #[derive(Debug, Clone)]
@@ -22,14 +24,11 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.heap.first().copied()
     }
 
-    /// Members that are likely to be the smallest soon, the first of them first.
+    /// Members that are likely to be the smallest soon: the next, and its brothers.
     pub fn soon(&self) -> impl Iterator<Item = u32> + '_ {
-        let is_left = match (self.heap.get(1), self.heap.get(2)) {
-            (Some(left), Some(right)) => left <= right,
-            _ => true,
-        };
-        let (next, other) = if is_left { (1, 2) } else { (2, 1) };
-        [next, other, 3, 4, 5, 6].into_iter().filter_map(|at| self.heap.get(at)).map(|&(_, member)| member)
+        let brothers = self.heap.get(1..self.heap.len().min(1 + CHILDREN)).unwrap_or_default();
+        let next = brothers.iter().enumerate().min_by_key(|(_, &item)| item).map_or(0, |(at, _)| at);
+        brothers[next..].iter().chain(&brothers[..next]).map(|&(_, member)| member)
     }
 
     /// The `n` smallest keys and their members, ascending, into `found`; O(n log n) and more only for n above a few.
@@ -42,7 +41,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
             if found.len() == n {
                 return;
             }
-            for child in [2 * at + 1, 2 * at + 2] {
+            for child in CHILDREN * at + 1..=CHILDREN * at + CHILDREN {
                 if let Some(&(key, member)) = self.heap.get(child) {
                     frontier.push(std::cmp::Reverse((key, member, child)));
                 }
@@ -97,7 +96,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     fn rise(&mut self, mut at: usize) {
         let item = self.heap[at];
         while at > 0 {
-            let parent = (at - 1) / 2;
+            let parent = (at - 1) / CHILDREN;
             if self.heap[parent] <= item {
                 break;
             }
@@ -112,18 +111,23 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     fn sink(&mut self, mut at: usize) {
         let item = self.heap[at];
         loop {
-            let mut child = 2 * at + 1;
-            if child >= self.heap.len() {
+            let first = CHILDREN * at + 1;
+            let child = match self.heap.get(first..first + CHILDREN) {
+                Some(all) => {
+                    let (a, b) = (usize::from(all[1] < all[0]), 2 + usize::from(all[3] < all[2]));
+                    first + if all[b] < all[a] { b } else { a }
+                }
+                None => match (first..self.heap.len()).min_by_key(|&at| self.heap[at]) {
+                    Some(child) => child,
+                    None => break,
+                },
+            };
+            let least = self.heap[child];
+            if item <= least {
                 break;
             }
-            if child + 1 < self.heap.len() && self.heap[child + 1] < self.heap[child] {
-                child += 1;
-            }
-            if item <= self.heap[child] {
-                break;
-            }
-            self.heap[at] = self.heap[child];
-            self.place[self.heap[at].1 as usize] = at as u32;
+            self.heap[at] = least;
+            self.place[least.1 as usize] = at as u32;
             at = child;
         }
         self.heap[at] = item;

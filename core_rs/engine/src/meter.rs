@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::leg::{Alone, Costs, Leg};
 use crate::speculation::Pace;
-use crate::step::{Bound, Line, StepLine};
+use crate::step::{Bound, Line};
 use crate::sums;
-use crate::time::ns_from_fs;
 
 /// Integrals over the work of one deployment: in one window, or over the whole measured span.
 #[derive(Debug, Clone, Default)]
@@ -45,49 +45,21 @@ pub struct Work {
     pub off_ns: i128,
 }
 
-/// Whose time a step is.
-#[derive(Debug, Clone, Copy)]
-pub enum Split {
-    Decode,
-    Prefill,
-    /// Both: decode is what the step would be without its prefill chunks.
-    Mixed {
-        time_fs: i128,
-        energy_fj: i128,
-    },
-}
-
-/// A stretch of equal steps of one replica, `from..to` of a line anchored at `anchor_ns`.
+/// Steps `from..to` of one replica, of a leg.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch<'a> {
-    pub anchor_ns: u64,
-    pub line: &'a StepLine,
-    pub split: Split,
+    pub leg: &'a Leg,
     pub from: u64,
     pub to: u64,
     pub n_decoding: u64,
-    /// The clock of their tokens at step 0 of the line.
+    /// The clock of their tokens at step 0 of the leg.
     pub pace: Pace,
-    /// KV tokens held during step 0 of the line; those of the decoding sequences grow by the mean.
-    pub kv_tokens: u64,
     pub input_tokens: u64,
     pub recomputed_tokens: u64,
     /// First tokens that prefills of this stretch give at its end.
     pub first_tokens: u64,
     /// Tokens of its last step that sequences which end with it do not take.
     pub surplus_tokens: u64,
-}
-
-/// When, after its anchor, the first `n` steps of a line are done.
-pub fn end_of_step(anchor_ns: u64, line: &StepLine, n: u64) -> u64 {
-    anchor_ns.saturating_add(ns_from_fs(sums::prefix(line.time_fs, n)))
-}
-
-/// How many steps of `from..=to` are done by `until_ns`: the largest such n (`from` itself is taken as done).
-pub fn steps_done(anchor_ns: u64, line: &StepLine, from: u64, to: u64, until_ns: u64) -> u64 {
-    let fs = i128::from(until_ns.saturating_sub(anchor_ns)) * crate::time::FS_PER_NS;
-    let guess = sums::steps_guess(line.time_fs, fs).saturating_add(1);
-    sums::first_step(from + 1, to + 1, guess, |n| end_of_step(anchor_ns, line, n) > until_ns) - 1
 }
 
 /// The clock's cuts: windows of equal width, and the measured span [warmup, length).
@@ -150,19 +122,26 @@ pub struct DeploymentMeter {
 impl DeploymentMeter {
     /// Count a stretch of steps, cut at window edges; a step belongs to where it ends, busy time to where it passes.
     pub fn add_stretch(&mut self, clock: &Clock, stretch: &Stretch<'_>) {
-        let end = end_of_step(stretch.anchor_ns, stretch.line, stretch.to);
-        let mut at = end_of_step(stretch.anchor_ns, stretch.line, stretch.from);
+        let leg = stretch.leg;
+        let end = leg.end_of(stretch.to);
+        let mut at = leg.end_of(stretch.from);
         let mut step = stretch.from;
         loop {
-            let cut = if self.open.contains(at) { self.open.until_ns } else { clock.next_cut(at) };
+            if !self.open.contains(at) {
+                self.settle();
+                self.open = clock.stretch_around(at);
+            }
+            let cut = self.open.until_ns;
             let is_last = end <= cut;
-            let (until, to) = if is_last {
-                (end, stretch.to)
-            } else {
-                (cut, steps_done(stretch.anchor_ns, stretch.line, step, stretch.to, cut))
-            };
-            let part = part_of(stretch, step, to, i128::from(until - at), is_last);
-            self.add(clock, at, &part);
+            let (until, to) = if is_last { (end, stretch.to) } else { (cut, leg.steps_done(step, stretch.to, cut)) };
+            self.work.busy_ns += i128::from(until - at);
+            if to > step {
+                match leg.costs() {
+                    Some((costs, alone)) => part_of(stretch, &costs, alone, step, to),
+                    None => wide_part_of(stretch, step, to),
+                }
+                .put_in(&mut self.work, stretch, is_last);
+            }
             if is_last {
                 return;
             }
@@ -226,53 +205,92 @@ impl DeploymentMeter {
 /// Step i of a line.
 const STEP: Line = Line { base: 0, slope: 1 };
 
-/// Steps `from..to` of a stretch, and what falls due at its end if this is its last part.
-fn part_of(stretch: &Stretch<'_>, from: u64, to: u64, busy_ns: i128, is_last: bool) -> Work {
+/// What a part of a stretch comes to.
+struct Part {
+    time_fs: i128,
+    energy_fj: i128,
+    decode_fs: i128,
+    decode_fj: i128,
+    bytes: i128,
+    flops: i128,
+    network_fs: i128,
+    launch_fs: i128,
+    power_fs: i128,
+    kv_token_fs: i128,
+    steps: u64,
+    tokens: u64,
+}
+
+/// Steps `from..to` of a stretch, at least one.
+#[expect(clippy::inline_always, reason = "so that it is made for 64 bits and for 128")]
+#[inline(always)]
+fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u64) -> Part {
+    let leg = stretch.leg;
     let steps = to - from;
-    if steps == 0 {
-        return Work { busy_ns, ..Work::default() };
-    }
-    let line = stretch.line;
-    let time_fs = sums::sum(line.time_fs, from, to);
-    let energy_fj = sums::sum(line.energy_fj, from, to);
-    let (decode_fs, decode_fj) = match stretch.split {
-        Split::Decode => (time_fs, energy_fj),
-        Split::Prefill => (0, 0),
-        Split::Mixed { time_fs: alone_fs, energy_fj: alone_fj } => (alone_fs.min(time_fs), alone_fj.min(energy_fj)),
+    let time_fs = sums::sum(costs.time_fs, from, to);
+    let energy_fj = sums::sum(costs.energy_fj, from, to);
+    let (decode_fs, decode_fj) = if !leg.is_alone || leg.n_chunks == 0 {
+        (time_fs, energy_fj)
+    } else if leg.is_mixed {
+        (alone.time_fs.min(time_fs), alone.energy_fj.min(energy_fj))
+    } else {
+        (0, 0)
     };
-    let n = i128::from(steps);
-    let (network_fs, launch_fs) = (line.network_fs * n, line.launch_fs * n);
-    let power_fs = sums::sum(line.capped_fs, from, to);
-    let ruling_fs = time_fs - network_fs - launch_fs - power_fs;
-    let (memory_fs, compute_fs) = match line.bound {
-        Bound::Memory => (ruling_fs, 0),
-        Bound::Compute => (0, ruling_fs),
-    };
+    let n = i128::from(steps as i64);
     let held = |n| {
-        let grown = stretch.pace.grown(stretch.n_decoding, sums::prefix_product(STEP, line.time_fs, n));
-        i128::from(stretch.kv_tokens) * sums::prefix(line.time_fs, n) + grown
+        let grown = stretch.pace.grown(stretch.n_decoding, sums::prefix_product(STEP, costs.time_fs, n));
+        i128::from(leg.kv_tokens) * sums::prefix(costs.time_fs, n) + grown
     };
-    let tokens = stretch.pace.tokens(to) - stretch.pace.tokens(from);
-    let at_end = u64::from(is_last);
-    Work {
-        busy_ns,
-        prefill_fs: time_fs - decode_fs,
+    Part {
+        time_fs,
+        energy_fj,
         decode_fs,
-        prefill_fj: energy_fj - decode_fj,
         decode_fj,
-        bytes: sums::sum(line.bytes, from, to),
-        flops: sums::sum(line.flops, from, to),
-        memory_fs,
-        compute_fs,
-        network_fs,
-        launch_fs,
-        power_fs,
+        bytes: sums::sum(costs.bytes, from, to),
+        flops: sums::sum(costs.flops, from, to),
+        network_fs: costs.network_fs * n,
+        launch_fs: costs.launch_fs * n,
+        power_fs: sums::sum(costs.capped_fs, from, to),
         kv_token_fs: held(to) - if from == 0 { 0 } else { held(from) },
         steps,
-        input_tokens: at_end * stretch.input_tokens,
-        output_tokens: stretch.n_decoding * tokens + at_end * stretch.first_tokens - at_end * stretch.surplus_tokens,
-        recomputed_tokens: at_end * stretch.recomputed_tokens,
-        ..Work::default()
+        tokens: stretch.pace.tokens(to) - stretch.pace.tokens(from),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wide_part_of(stretch: &Stretch<'_>, from: u64, to: u64) -> Part {
+    let (costs, alone) = stretch.leg.wide_costs();
+    part_of(stretch, &costs, alone, from, to)
+}
+
+impl Part {
+    /// Count it, and what falls due at the end of its stretch if this is the last of it.
+    #[inline]
+    fn put_in(&self, work: &mut Work, stretch: &Stretch<'_>, is_last: bool) {
+        work.prefill_fs += self.time_fs - self.decode_fs;
+        work.decode_fs += self.decode_fs;
+        work.prefill_fj += self.energy_fj - self.decode_fj;
+        work.decode_fj += self.decode_fj;
+        work.bytes += self.bytes;
+        work.flops += self.flops;
+        let ruling_fs = self.time_fs - self.network_fs - self.launch_fs - self.power_fs;
+        match stretch.leg.bound {
+            Bound::Memory => work.memory_fs += ruling_fs,
+            Bound::Compute => work.compute_fs += ruling_fs,
+        }
+        work.network_fs += self.network_fs;
+        work.launch_fs += self.launch_fs;
+        work.power_fs += self.power_fs;
+        work.kv_token_fs += self.kv_token_fs;
+        work.steps += self.steps;
+        work.output_tokens += stretch.n_decoding * self.tokens;
+        if is_last {
+            work.input_tokens += stretch.input_tokens;
+            work.output_tokens += stretch.first_tokens;
+            work.output_tokens -= stretch.surplus_tokens;
+            work.recomputed_tokens += stretch.recomputed_tokens;
+        }
     }
 }
 
@@ -307,9 +325,12 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step::StepLine;
 
-    fn line(a: i128, b: i128) -> StepLine {
-        StepLine {
+    #[test]
+    fn totals_do_not_depend_on_windows() {
+        let (a, b) = (7_300_000_000, 12_345_678);
+        let step = StepLine {
             time_fs: Line { base: a, slope: b },
             energy_fj: Line { base: 3 * a, slope: b },
             bytes: Line { base: 10, slope: 1 },
@@ -321,21 +342,14 @@ mod tests {
             launch_fs: a / 4,
             capped_fs: Line::default(),
             valid_steps: u64::MAX,
-        }
-    }
-
-    #[test]
-    fn totals_do_not_depend_on_windows() {
-        let step = line(7_300_000_000, 12_345_678);
+        };
+        let leg = Leg::new(123_456, &step, None, 900, Pace::default());
         let stretch = Stretch {
-            anchor_ns: 123_456,
-            line: &step,
-            split: Split::Decode,
+            leg: &leg,
             from: 3,
             to: 2_000,
             n_decoding: 17,
             pace: Pace::default(),
-            kv_tokens: 900,
             input_tokens: 0,
             recomputed_tokens: 0,
             first_tokens: 0,
@@ -355,16 +369,6 @@ mod tests {
             cut.add_stretch(&Clock { window_ns, warmup_ns: 5_000_000, length_ns: 12_345_000_000 }, &stretch);
             cut.settle();
             assert_eq!(sum_of(&cut), format!("{:?}", whole.span));
-        }
-    }
-
-    #[test]
-    fn steps_done_is_the_last_that_ended() {
-        let step = line(1_500_000, 700_000);
-        for until in 100..400 {
-            let got = steps_done(100, &step, 2, 20, until);
-            let plain = (2..=20).rev().find(|&n| n == 2 || end_of_step(100, &step, n) <= until).unwrap();
-            assert_eq!(got, plain);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
+use crate::leg::Alone;
 use crate::request::Request;
 use crate::spec::{PlacedSpec, Preemption, Role};
 use crate::speculation::Pace;
@@ -35,6 +36,10 @@ pub struct Deployment {
     pub is_ahead: bool,
     /// Preempted sequences go to host memory while it has room.
     pub swaps: bool,
+    /// It hands prompts over, or takes them.
+    pub hands_over: bool,
+    /// Steps may wait for the link to host memory.
+    pub has_host: bool,
     /// What a hash stands for.
     pub hash_tokens: u64,
     /// How long a block is on the link to host memory.
@@ -67,6 +72,8 @@ impl Deployment {
             has_cache: placed.prefix_cache,
             is_ahead: placed.async_scheduling,
             swaps: placed.preemption == Preemption::Swap,
+            hands_over: placed.role != Role::Mixed || !placed.decode_targets.is_empty(),
+            has_host: placed.host_kv_bytes > 0.0,
             hash_tokens,
             host_block_fs: (host_block_fs.round() as i128).max(1),
             host_blocks: (placed.host_kv_bytes / block_bytes) as u64,
@@ -83,6 +90,13 @@ impl Deployment {
     /// An empty block account of one replica.
     pub fn blocks(&self) -> Blocks {
         Blocks::new(self.model.kv_blocks(), self.block_tokens).with(self.has_cache, self.host_blocks)
+    }
+
+    /// Time and energy of a step.
+    #[inline(never)] // so that nothing else is computed
+    pub fn alone(&self, load: &Load<'_>) -> Alone {
+        let line = self.model.step(load);
+        Alone { time_fs: line.time_fs.base, energy_fj: line.energy_fj.base }
     }
 
     /// The cost of a step.

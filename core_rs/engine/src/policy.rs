@@ -1,5 +1,6 @@
 //! Who goes first on a replica: priorities and batch caps of the classes.
 
+use crate::class_meter::Metric;
 use crate::request::Request;
 use crate::spec::ClassSpec;
 
@@ -10,6 +11,10 @@ pub struct Policy {
     pub is_ranked: bool,
     /// Some class has a cap.
     pub has_caps: bool,
+    /// Clients may go away.
+    pub has_leavers: bool,
+    /// Some class has a limit on gaps between tokens.
+    pub has_gaps: bool,
     /// By class: 0 goes first.
     pub level: Vec<usize>,
     pub n_levels: usize,
@@ -25,6 +30,8 @@ impl Policy {
         let level = |class: &ClassSpec| priorities.partition_point(|&priority| priority < class.priority);
         Self {
             is_ranked: priorities.len() > 1,
+            has_leavers: classes.iter().any(|class| class.timeout_ns.is_some() || class.cancel_after_ns.is_some()),
+            has_gaps: classes.iter().any(|class| class.limits.iter().any(|limit| limit.metric == Metric::Itl)),
             has_caps: classes.iter().any(|class| class.batch_cap.is_some()),
             level: classes.iter().map(level).collect(),
             n_levels: priorities.len(),

@@ -7,6 +7,7 @@ mod admit;
 mod ahead;
 mod decode;
 mod early;
+mod ends;
 mod form;
 mod handover;
 mod leave;
@@ -19,14 +20,16 @@ use std::collections::BinaryHeap;
 
 use crate::blocks::Blocks;
 use crate::class_meter::{ClassMeter, Limit};
+use crate::few::Few;
 use crate::gaps::LongestGaps;
-use crate::meter::{end_of_step, steps_done, Clock, DeploymentMeter, Split, Stretch};
+use crate::leg::Leg;
+use crate::meter::{Clock, DeploymentMeter, Stretch};
 use crate::placed::Deployment;
 use crate::policy::Policy;
 use crate::request::{Leaving, Slab};
 use crate::spec::Role;
 use crate::speculation::Pace;
-use crate::step::{Chunk, StepLine};
+use crate::step::Chunk;
 use crate::time::NEVER;
 use crate::timeline::Timeline;
 
@@ -35,6 +38,7 @@ pub use leave::Withdrawn;
 
 use ahead::Ahead;
 use decode::surplus;
+use ends::Ends;
 use handover::Handover;
 use queue::Waiting;
 
@@ -69,98 +73,80 @@ pub struct Desk<'a> {
     pub number: u32,
     pub horizon: Horizon,
     pub next_admission: &'a mut u64,
-}
-
-/// The steps under way.
-#[derive(Debug)]
-struct Running {
-    anchor_ns: u64,
-    line: StepLine,
-    /// The clock of tokens at the anchor, and the KV tokens held then.
-    pace: Pace,
-    kv_tokens: u64,
-    /// Steps of the line that are done and counted, and where the stretch under way ends.
-    done: u64,
-    planned: u64,
-    /// A step with prefill chunks, or one that waits for the host link: it runs alone.
-    is_alone: bool,
-    /// It was formed before its anchor.
-    is_early: bool,
-    /// What it would be without its chunks, where both chunks and decoding sequences are in it.
-    decode_only: Option<Split>,
+    /// Chunks of the step that is being formed.
+    pub chunks: &'a mut Vec<Chunk>,
+    /// Room for the sequences that leave at an instant.
+    pub ending: &'a mut Vec<u32>,
 }
 
 /// A decoding sequence that has not filled its attention window yet: the counter at which it has, and whose it is.
 type Kink = Reverse<(u64, u32, u64)>;
 
+/// What each event needs stands first, in a few cache lines: with thousands of replicas none of them is near the
+/// processor when its turn comes.
+#[repr(C, align(64))]
 pub struct Replica {
-    waiting: Waiting,
-    /// In order of admission.
-    prefilling: Vec<u32>,
-    /// By the decode counter at which they end.
-    decoding: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Decoding sequences of the measured span, by class.
-    n_decoding_in_span: Vec<u64>,
-    /// Running requests by class; kept only where some class has a batch cap.
-    n_running_of: Vec<u64>,
-    /// Sequences that leave at this instant.
-    ending: Vec<u32>,
-    /// Sequences swapped in or handed over for the step under way: their gap is not that step.
-    resumed: Vec<u32>,
-    /// How long the next step waits for the host link.
-    stall_fs: i128,
-    ahead: Ahead,
-    blocks: Blocks,
+    /// The steps under way.
+    running: Option<Leg>,
     /// Tokens that decoding sequences were given so far, each the same: one a step, without drafts.
     counter: u64,
-    pace: Pace,
     /// KV tokens of the decoding sequences, and of the prompts being prefilled.
     kv_tokens: u64,
     reserved_tokens: u64,
     /// Sum of min(context, window) of the next decode step, and how many sequences still make it grow.
     window_sum: u64,
-    n_growing: u64,
-    kinks: BinaryHeap<Kink>,
-    running: Option<Running>,
-    /// Tokens of the running step's chunks, in the order of `prefilling`.
-    chunk_tokens: Vec<u32>,
-    chunks: Vec<Chunk>,
-    gaps: Option<LongestGaps>,
-    handover: Handover,
-    /// Running requests whose client has gone.
-    parting: Vec<u32>,
+    n_growing: u32,
     /// No request came during the last step with prompts.
     is_calm: bool,
+    /// The decode counter at which decoding sequences end.
+    decoding: Ends,
+    waiting: Waiting,
+    /// In order of admission.
+    prefilling: Few,
+    blocks: Blocks,
+    /// Decoding sequences of the measured span, by class.
+    n_decoding_in_span: ByClass,
+    pace: Pace,
+    kinks: BinaryHeap<Kink>,
+    // From here on, what only some deployments and classes have: looked at only where they do.
+    /// How long the next step waits for the host link.
+    stall_fs: i128,
+    /// Sequences swapped in or handed over for the step under way: their gap is not that step.
+    resumed: Few,
+    /// Running requests whose client has gone.
+    parting: Few,
+    gaps: LongestGaps,
+    ahead: Ahead,
+    handover: Handover,
+    /// Running requests by class; kept only where some class has a batch cap.
+    n_running_of: Vec<u64>,
 }
 
 impl Replica {
-    pub fn new(deployment: &Deployment, policy: &Policy, tracks_gaps: bool) -> Self {
+    pub fn new(deployment: &Deployment, policy: &Policy) -> Self {
         let n_classes = policy.level.len();
         Self {
-            waiting: Waiting::new(policy.n_levels),
-            prefilling: Vec::new(),
-            decoding: BinaryHeap::new(),
-            n_decoding_in_span: vec![0; n_classes],
-            n_running_of: vec![0; n_classes],
-            ending: Vec::new(),
-            resumed: Vec::new(),
-            stall_fs: 0,
-            ahead: Ahead::default(),
-            blocks: deployment.blocks(),
+            running: None,
             counter: 0,
-            pace: deployment.pace,
             kv_tokens: 0,
             reserved_tokens: 0,
             window_sum: 0,
             n_growing: 0,
-            kinks: BinaryHeap::new(),
-            running: None,
-            chunk_tokens: Vec::new(),
-            chunks: Vec::new(),
-            gaps: tracks_gaps.then(LongestGaps::default),
-            handover: Handover::default(),
-            parting: Vec::new(),
             is_calm: true,
+            decoding: Ends::default(),
+            waiting: Waiting::new(policy.n_levels),
+            prefilling: Few::default(),
+            n_decoding_in_span: ByClass::new(n_classes),
+            pace: deployment.pace,
+            stall_fs: 0,
+            kinks: BinaryHeap::new(),
+            resumed: Few::default(),
+            parting: Few::default(),
+            gaps: LongestGaps::default(),
+            blocks: deployment.blocks(),
+            ahead: Ahead::default(),
+            handover: Handover::default(),
+            n_running_of: if policy.has_caps { vec![0; n_classes] } else { Vec::new() },
         }
     }
 
@@ -172,33 +158,25 @@ impl Replica {
     /// Read a field in each part of this replica, so that what is far from the processor comes in one go and not part
     /// by part; changes nothing.
     pub fn touch(&self) -> u64 {
-        let mut seen = self.counter ^ self.kv_tokens ^ self.stall_fs as u64 ^ self.blocks.used();
-        if let Some(run) = &self.running {
-            let line = &run.line;
-            seen ^= run.anchor_ns ^ run.planned ^ line.valid_steps ^ u64::from(run.decode_only.is_some());
-            seen ^=
-                (line.time_fs.base ^ line.energy_fj.base ^ line.bytes.base ^ line.flops.base ^ line.launch_fs) as u64;
-        }
-        let sizes = self.handover.n_held() + self.parting.len() + self.ending.capacity() + self.chunks.capacity();
-        seen ^ (sizes + self.prefilling.len() + self.n_decoding_in_span.len() + self.kinks.len()) as u64
+        let leg = self.running.as_ref().map_or(0, Leg::touch);
+        let lists = self.waiting.len() ^ self.prefilling.len() ^ self.decoding.len() ^ self.kinks.len();
+        leg ^ self.counter ^ self.blocks.touch() ^ lists as u64 ^ u64::from(self.is_calm)
     }
 
     /// The same of what this replica points to, and of the sequence that ends next.
     pub fn touch_far(&self, slab: &Slab) -> u64 {
-        let mut seen = self.blocks.touch() ^ self.n_decoding_in_span.first().copied().unwrap_or(0);
-        seen ^= u64::from(self.prefilling.first().copied().unwrap_or(0) ^ self.waiting.front().unwrap_or(0));
-        if let Some(&Reverse((_, slot, _))) = self.kinks.peek() {
-            seen ^= u64::from(slot);
-        }
-        if let Some(&Reverse((_, slot))) = self.decoding.peek() {
-            let request = &slab[slot];
-            seen ^= request.admission ^ request.arrival_ns ^ u64::from(request.input_tokens) ^ request.row;
-        }
-        seen
+        let next = self.decoding.first().map_or(0, |(end, slot)| end ^ slab[slot].arrival_ns);
+        next ^ self.kinks.peek().map_or(0, |&Reverse((_, slot, _))| u64::from(slot))
     }
 
-    fn n_running(&self) -> u64 {
-        (self.prefilling.len() + self.decoding.len() + self.handover.n_held()) as u64
+    fn n_running(&self, deployment: &Deployment) -> u64 {
+        let n_held = if deployment.hands_over { self.handover.n_held() } else { 0 };
+        (self.prefilling.len() + self.decoding.len() + n_held) as u64
+    }
+
+    /// Some sequences have a first gap in the step under way that is not that step.
+    fn has_resumed(&self, deployment: &Deployment) -> bool {
+        (deployment.has_host || deployment.hands_over) && !self.resumed.is_empty()
     }
 
     /// A request arrives at `now`. Returns when this replica next needs attention: an idle one at once, but after all
@@ -210,10 +188,10 @@ impl Replica {
             return self.arrive_ahead(slot, now, desk);
         }
         let can_join = self.waiting.front() == Some(slot)
-            && self.n_running() < deployment.max_batch
+            && self.n_running(deployment) < deployment.max_batch
             && self.decoding.len() as u64 * deployment.verified_tokens < deployment.chunk_tokens;
         match &self.running {
-            Some(run) if !can_join => return end_of_step(run.anchor_ns, &run.line, run.planned),
+            Some(run) if !can_join => return run.end(),
             Some(run) => self.is_calm &= !run.is_alone,
             None => return now,
         }
@@ -226,15 +204,17 @@ impl Replica {
         let planned = self.running.as_ref().map(|run| run.planned);
         let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
         self.look_back(desk.deployment.is_ahead);
-        self.count_resumed(now, desk);
+        if self.has_resumed(desk.deployment) {
+            self.count_resumed(now, desk);
+        }
         // Before any sequence leaves: one whose window fills with its last token has grown until now.
         let mut is_changed = self.pass_kinks(desk.slab) || has_chunks || matches!(planned, None | Some(0));
         is_changed |= self.end_sequences(now, desk);
         if has_chunks {
             self.take_chunks(now, desk);
         }
-        is_changed |= !self.parting.is_empty() && self.let_go(desk);
-        is_changed |= self.take_over(desk);
+        is_changed |= desk.policy.has_leavers && self.let_go(desk);
+        is_changed |= desk.deployment.hands_over && self.take_over(desk);
         let next = self.form_step(now, is_changed, desk)?;
         Some(self.run_ahead(next, desk))
     }
@@ -243,7 +223,7 @@ impl Replica {
     pub fn stop(&mut self, end_ns: u64, desk: &mut Desk<'_>) {
         if let Some(run) = &self.running {
             if !run.is_alone {
-                let done = steps_done(run.anchor_ns, &run.line, run.done, run.planned, end_ns);
+                let done = run.steps_done(run.done, run.planned, end_ns);
                 self.count_steps(done, desk);
             }
         }
@@ -254,78 +234,71 @@ impl Replica {
     /// Count the steps of the running line up to `to`; true if it was a step with prefill chunks.
     fn count_steps(&mut self, to: u64, desk: &mut Desk<'_>) -> bool {
         let Some(run) = &mut self.running else { return false };
-        let steps = to - run.done;
+        let from = run.done;
+        let steps = to - from;
         if steps == 0 {
             return false;
         }
         let n_decoding = self.decoding.len() as u64;
+        let pace = self.pace;
         let tokens = if n_decoding > 0 { self.pace.advance(steps) } else { 0 };
         let counter = self.counter + tokens;
         let surplus = surplus(&self.decoding, &self.blocks, self.counter, counter, desk.slab);
         let (mut fresh, mut again, mut first_tokens) = (0, 0, 0);
-        for (&slot, &tokens) in self.prefilling.iter().zip(&self.chunk_tokens) {
-            let request = &mut desk.slab[slot];
-            let new = request.prefill(tokens);
-            fresh += u64::from(new);
-            again += u64::from(tokens - new);
-            first_tokens += u64::from(request.prefilled == request.target);
+        if run.n_chunks > 0 {
+            for slot in self.prefilling.iter() {
+                let request = &mut desk.slab[slot];
+                let new = request.prefill(request.chunk);
+                fresh += u64::from(new);
+                again += u64::from(request.chunk - new);
+                first_tokens += u64::from(request.chunk > 0 && request.prefilled == request.target);
+            }
         }
-        let split = match &run.decode_only {
-            _ if self.chunks.is_empty() || !run.is_alone => Split::Decode,
-            Some(alone) => *alone,
-            None => Split::Prefill,
-        };
         desk.meter.add_stretch(
             desk.clock,
             &Stretch {
-                anchor_ns: run.anchor_ns,
-                line: &run.line,
-                split,
-                from: run.done,
+                leg: run,
+                from,
                 to,
                 n_decoding,
-                pace: run.pace,
-                kv_tokens: run.kv_tokens,
+                pace: run.pace(pace),
                 input_tokens: fresh,
                 recomputed_tokens: again,
                 first_tokens,
                 surplus_tokens: surplus.tokens,
             },
         );
-        for (class, &weight) in self.n_decoding_in_span.iter().enumerate() {
+        for (class, &weight) in self.n_decoding_in_span.all().iter().enumerate() {
             if weight > 0 {
-                desk.classes[class].add_gaps(desk.deployment.pool, run.line.time_fs, run.done, to, weight);
+                desk.classes[class].add_gaps(desk.deployment.pool, run.time(), from, to, u64::from(weight));
             }
         }
-        if let Some(gaps) = &mut self.gaps {
-            gaps.add_steps(run.line.time_fs, to, counter);
+        if desk.policy.has_gaps {
+            self.gaps.add_steps(run.time(), to, counter);
         }
         self.blocks.advance(self.counter, counter, surplus.blocks);
         self.counter = counter;
         self.kv_tokens += n_decoding * tokens;
-        self.window_sum += self.n_growing * tokens;
+        self.window_sum += u64::from(self.n_growing) * tokens;
         run.done = to;
-        let is_alone = run.is_alone;
         if desk.timeline.is_kept() {
-            let (begin, end) =
-                (end_of_step(run.anchor_ns, &run.line, to - steps), end_of_step(run.anchor_ns, &run.line, to));
-            let n_prompts = if is_alone { self.chunk_tokens.len() as u64 } else { 0 };
-            desk.timeline.add(desk.number, begin, end, n_decoding, n_prompts, steps);
+            let n_prompts = if run.is_alone { u64::from(run.n_chunks) } else { 0 };
+            desk.timeline.add(desk.number, run.end_of(from), run.end_of(to), n_decoding, n_prompts, steps);
         }
-        is_alone
+        run.is_alone
     }
 
     /// The running step's chunks are done: those whose prompt is complete give a token and decode on.
     fn take_chunks(&mut self, now: u64, desk: &mut Desk<'_>) {
         let pool = desk.deployment.pool;
-        let prefilling = std::mem::take(&mut self.prefilling);
-        self.chunk_tokens.clear();
-        for slot in prefilling {
+        let mut at = 0;
+        while let Some(slot) = self.prefilling.get(at) {
             let request = &mut desk.slab[slot];
             if request.prefilled < request.target {
-                self.prefilling.push(slot);
+                at += 1;
                 continue;
             }
+            self.prefilling.remove(at);
             self.reserved_tokens -= u64::from(request.target);
             request.generated += 1;
             if request.generated == 1 {
@@ -362,12 +335,12 @@ impl Replica {
 
     /// The step under way is done: sequences swapped in for it have their token, after a gap that is not a step.
     fn count_resumed(&mut self, now: u64, desk: &mut Desk<'_>) {
-        while let Some(slot) = self.resumed.pop() {
+        while let Some(slot) = self.resumed.pop_first() {
             let request = &mut desk.slab[slot];
             let gap = now - request.last_token_ns;
             request.longest_gap_ns = request.longest_gap_ns.max(gap);
             if request.in_span {
-                self.n_decoding_in_span[usize::from(request.class)] += 1;
+                self.n_decoding_in_span.add(request.class, true);
                 desk.classes[usize::from(request.class)].add_gap(desk.deployment.pool, gap);
             }
         }
@@ -383,14 +356,40 @@ fn finish(slot: u32, now: u64, desk: &mut Desk<'_>) {
         return;
     }
     let limits = &desk.limits[usize::from(request.class)];
-    let longest = request.longest_gap_ns;
-    desk.classes[usize::from(request.class)].add_completed(
-        desk.clock,
-        desk.deployment.pool,
-        request,
-        now,
-        longest,
-        limits,
-    );
+    desk.classes[usize::from(request.class)].add_completed(desk.clock, desk.deployment.pool, request, now, limits);
     desk.ended.push((slot, now));
+}
+
+/// Classes whose counts stand in place.
+const CLASSES_IN_PLACE: usize = 4;
+
+/// A count for each class.
+#[derive(Debug, Clone)]
+struct ByClass {
+    here: [u32; CLASSES_IN_PLACE],
+    /// Where there are more classes, all of them.
+    apart: Option<Box<[u32]>>,
+}
+
+impl ByClass {
+    fn new(n_classes: usize) -> Self {
+        let apart = (n_classes > CLASSES_IN_PLACE).then(|| vec![0; n_classes].into_boxed_slice());
+        Self { here: [0; CLASSES_IN_PLACE], apart }
+    }
+
+    fn all(&self) -> &[u32] {
+        self.apart.as_deref().unwrap_or(&self.here)
+    }
+
+    fn of(&mut self, class: u16) -> &mut u32 {
+        &mut self.apart.as_deref_mut().unwrap_or(&mut self.here)[usize::from(class)]
+    }
+
+    fn add(&mut self, class: u16, counts: bool) {
+        *self.of(class) += u32::from(counts);
+    }
+
+    fn take(&mut self, class: u16, counts: bool) {
+        *self.of(class) -= u32::from(counts);
+    }
 }

@@ -29,18 +29,55 @@ pub enum Leaving {
 pub const NOWHERE: u32 = u32::MAX;
 
 /// A request that is in the system. It leaves no trace here once it is done; `meter.rs` has counted it by then.
+///
+/// What each of its events needs is in its first cache line, in this order; what is seldom needed is behind it.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub struct Request {
-    /// Its place in the order of arrival; the key of its random draws.
-    pub row: u64,
+    pub arrival_ns: u64,
+    /// When its first token came; set once. `NEVER` before.
+    pub first_token_ns: u64,
+    /// The replica's decode counter when it (last) began to decode.
+    pub decode_from: u64,
+    /// Its place in the order of admission, unique in the cell: the youngest is preempted first. `u64::MAX` while it
+    /// does not run, so that what was noted of an earlier stay is known to be stale.
+    pub admission: u64,
+    pub input_tokens: u32,
+    pub output_tokens: u32,
+    /// Output tokens that the client has.
+    pub generated: u32,
+    /// Tokens to prefill: the prompt, and after a preemption what was generated too.
+    pub target: u32,
+    pub prefilled: u32,
+    /// From its client to where it was sent and back: what the client waits beside what passes there.
+    pub round_trip_ns: u32,
+    /// Blocks of the sliding layers, taken whole at admission for the length that the sequence will reach.
+    pub window_blocks: u32,
     pub class: u16,
     /// Arrived in [warmup, length): its latencies and its attainment count.
     pub in_span: bool,
-    pub arrival_ns: u64,
-    pub input_tokens: u32,
-    pub output_tokens: u32,
-    /// Blocks of the sliding layers, taken whole at admission for the length that the sequence will reach.
-    pub window_blocks: u64,
+    pub leaving: Leaving,
+    /// Prompt tokens that were computed, or found in the cache, at least once.
+    pub computed: u32,
+    /// Tokens of the step under way that are of its prompt, or are computed again.
+    pub chunk: u32,
+    /// Its keys and values are in host memory.
+    pub is_swapped: bool,
+    /// Its place in the order of arrival; the key of its random draws.
+    pub row: u64,
+    /// When it first joined a step; `NEVER` before.
+    pub start_ns: u64,
+    /// When its latest token came, kept up to date only where a gap can be interrupted (first token, preemption).
+    pub last_token_ns: u64,
+    /// The number of this sending, unique in the cell; `u64::MAX` once it is gone.
+    pub stamp: u64,
+    pub session: Option<u64>,
+    /// When it was sent to its replica.
+    pub sent_ns: u64,
+    /// When its replica first looked at it, where steps are formed ahead; `NEVER` elsewhere.
+    pub seen_ns: u64,
+    /// The longest gap between its tokens before `decode_from`.
+    pub longest_gap_ns: u64,
     /// Blocks that it holds through the prefix cache; the rest of its blocks are its own.
     pub shared_blocks: u64,
     /// What it gave up when it was preempted, and how many hashes it held before it: there it may find its tokens again.
@@ -48,42 +85,11 @@ pub struct Request {
     pub own_after: u32,
     /// Prompt tokens that it found in the cache instead of computing them.
     pub cached: u32,
-    /// Its keys and values are in host memory.
-    pub is_swapped: bool,
-    /// Output tokens that the client has.
-    pub generated: u32,
-    /// Tokens to prefill: the prompt, and after a preemption what was generated too.
-    pub target: u32,
-    pub prefilled: u32,
-    /// Prompt tokens that were computed, or found in the cache, at least once.
-    pub computed: u32,
-    /// When its replica first looked at it, where steps are formed ahead; `NEVER` elsewhere.
-    pub seen_ns: u64,
-    /// When it first joined a step; `NEVER` before.
-    pub start_ns: u64,
-    /// When its first token came; set once. `NEVER` before.
-    pub first_token_ns: u64,
-    /// When its latest token came, kept up to date only where a gap can be interrupted (first token, preemption).
-    pub last_token_ns: u64,
-    /// Its place in the order of admission, unique in the cell: the youngest is preempted first. `u64::MAX` while it
-    /// does not run, so that what was noted of an earlier stay is known to be stale.
-    pub admission: u64,
-    /// The replica's decode counter when it (last) began to decode.
-    pub decode_from: u64,
-    /// The longest gap between its tokens before `decode_from`.
-    pub longest_gap_ns: u64,
-    pub session: Option<u64>,
-    /// When it was sent to its replica.
-    pub sent_ns: u64,
-    /// How often it was sent before, and the number of this sending, unique in the cell; `u64::MAX` once it is gone.
+    /// How often it was sent before.
     pub attempt: u32,
-    pub stamp: u64,
-    /// From its client to where it was sent and back: what the client waits beside what passes there.
-    pub round_trip_ns: u32,
     /// Where it was sent, and the prefill replica that still holds its prompt after it was handed over.
     pub replica: u32,
     pub source: u32,
-    pub leaving: Leaving,
 }
 
 impl Request {
@@ -104,6 +110,7 @@ impl Request {
             generated: 0,
             target: asked.input_tokens,
             prefilled: 0,
+            chunk: 0,
             computed: 0,
             seen_ns: NEVER,
             start_ns: NEVER,
@@ -195,10 +202,14 @@ pub struct Chain {
     pub held: Vec<u32>,
 }
 
+/// Requests that stand together.
+const CHUNK: usize = 1024;
+
 /// The requests in the system, in slots that are used again.
 #[derive(Debug, Default)]
 pub struct Slab {
-    slots: Vec<Request>,
+    /// So many in each, so that more of them move none.
+    chunks: Vec<Vec<Request>>,
     free: Vec<u32>,
     /// By slot, where a prefix cache has asked for it.
     chains: Vec<Chain>,
@@ -207,15 +218,19 @@ pub struct Slab {
 impl Slab {
     pub fn insert(&mut self, request: Request) -> u32 {
         if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = request;
+            self[slot] = request;
             return slot;
         }
-        self.slots.push(request);
-        (self.slots.len() - 1) as u32
+        let slot = self.n_slots();
+        if slot.is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks[slot / CHUNK].push(request);
+        slot as u32
     }
 
     pub fn remove(&mut self, slot: u32) {
-        self.slots[slot as usize].stamp = u64::MAX;
+        self[slot].stamp = u64::MAX;
         self.free.push(slot);
     }
 
@@ -252,17 +267,21 @@ impl Slab {
         &mut self.chains[slot as usize]
     }
 
+    fn n_slots(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.n_slots() - self.free.len()
     }
 
     /// Slots in use, ascending.
     pub fn live(&self) -> Vec<u32> {
-        let mut is_free = vec![false; self.slots.len()];
+        let mut is_free = vec![false; self.n_slots()];
         for &slot in &self.free {
             is_free[slot as usize] = true;
         }
-        (0..self.slots.len() as u32).filter(|&slot| !is_free[slot as usize]).collect()
+        (0..self.n_slots() as u32).filter(|&slot| !is_free[slot as usize]).collect()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -273,12 +292,12 @@ impl Slab {
 impl std::ops::Index<u32> for Slab {
     type Output = Request;
     fn index(&self, slot: u32) -> &Request {
-        &self.slots[slot as usize]
+        &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 }
 
 impl std::ops::IndexMut<u32> for Slab {
     fn index_mut(&mut self, slot: u32) -> &mut Request {
-        &mut self.slots[slot as usize]
+        &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 }

@@ -138,6 +138,11 @@ impl Router {
         Some(replica)
     }
 
+    /// The replica that is likely to be chosen next, if that can be told before the request is there.
+    pub fn likely(&self) -> Option<u32> {
+        self.signals.least(&self.classes.first()?.targets.first()?.deployments)
+    }
+
     /// A request that was sent to `replica` has its first token.
     pub fn first_token(&mut self, replica: u32, input_tokens: u32) {
         self.signals.first_token(replica, u64::from(input_tokens));

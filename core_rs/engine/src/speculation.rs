@@ -81,6 +81,16 @@ impl Pace {
         self.per_step == ONE
     }
 
+    /// Where it stands within a token.
+    pub fn phase(self) -> u32 {
+        self.phase as u32
+    }
+
+    /// The same clock where it stands so.
+    pub fn at(self, phase: u32) -> Self {
+        Self { phase: u64::from(phase), ..self }
+    }
+
     /// Mean tokens of a step.
     pub fn mean(self) -> f64 {
         self.per_step as f64 / ONE as f64

@@ -189,6 +189,7 @@ impl StepModel {
     ///
     /// With drafts, each sequence has 1 + draft tokens verified, which attend to each other too; its keys and values are
     /// read once. Contexts grow by the mean of what is kept. Where drafting costs, it goes before, a token at a time.
+    #[inline]
     pub fn step(&self, load: &Load) -> StepLine {
         let Some(spec) = &self.speculation else { return self.cost(load, Draft::NONE) };
         let kept = Pace::new(Some(spec)).mean();
@@ -200,6 +201,7 @@ impl StepModel {
         line
     }
 
+    #[inline]
     fn cost(&self, load: &Load, draft: Draft) -> StepLine {
         if let Some(stages) = &self.stages {
             return self.cost_in_stages(stages, load, draft);
@@ -217,6 +219,7 @@ impl StepModel {
     }
 
     /// The decoding sequences of a load, all in one attention group.
+    #[inline]
     fn decoders(&self, load: &Load, draft: Draft) -> Decoders {
         let (kv, n_seqs) = (&self.kv, load.n_seqs as f64);
         // Pairs of (token, token attended) over all layers; the new tokens' keys and values are written, too.
@@ -235,6 +238,7 @@ impl StepModel {
     }
 
     /// A line of time with what it draws: held to the power cap, energy within the sustained maximum.
+    #[inline]
     fn powered(&self, line: PartLine, work: &Work, bytes_slope: f64, attention_flops_slope: f64) -> StepLine {
         let p = &self.power;
         let work_j = work.joules(p);
@@ -298,12 +302,17 @@ impl StepModel {
 
     /// Energy as a line, and the steps it holds for: active draw for the time plus the work done, or the sustained
     /// maximum for the time where that is less.
+    #[inline]
     fn energy(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
         let n = self.n_chips as f64;
         let (base_fs, slope_fs) = (sums::float(time_fs.base), sums::float(time_fs.slope));
         let active_w = self.power.active_w * n;
         let max_w = self.power.max_w * n;
-        let drawn = Line::of(active_w * base_fs + work_j * FEMTO, active_w * slope_fs + work_slope_j * FEMTO);
+        let (base_fj, slope_fj) = (active_w * base_fs + work_j * FEMTO, active_w * slope_fs + work_slope_j * FEMTO);
+        let drawn = Line::of(base_fj, slope_fj);
+        if base_fj + 1.0 <= max_w * base_fs && slope_fj + 1.0 <= max_w * slope_fs {
+            return (drawn, u64::MAX); // below the maximum, whichever way they are rounded, and it goes away from it
+        }
         let most = Line::of(max_w * base_fs, max_w * slope_fs);
         if drawn.base <= most.base {
             (drawn, most.steps_above(&drawn))
@@ -313,6 +322,7 @@ impl StepModel {
     }
 
     /// Sums over the chunks: of all, and of the busiest attention group.
+    #[inline]
     fn chunk_sums(&self, chunks: &[Chunk]) -> (ChunkSums, ChunkSums) {
         let (all, largest) = ChunkSums::of(&self.kv, chunks);
         (all, largest.or_share(&all, self.dp as f64))

@@ -58,7 +58,7 @@ impl Sim {
             self.fail(slot, t, Fate::Rejected);
             return;
         }
-        request.window_blocks = deployment.window_blocks(request);
+        request.window_blocks = deployment.window_blocks(request) as u32;
         if let Some(&away) = self.spec.classes[usize::from(request.class)].round_trip_ns.get(deployment.pool) {
             request.round_trip_ns = away;
         }
@@ -125,6 +125,10 @@ impl Sim {
             self.keep_row(&request, Fate::Completed, end_ns);
         }
         let request = &self.slab[slot];
+        if !self.inbox.has_chains() {
+            self.slab.remove(slot);
+            return;
+        }
         let (row, class, has_session, replica) =
             (request.row, usize::from(request.class), request.session.is_some(), request.replica);
         let heard_ns = end_ns.saturating_add(u64::from(request.round_trip_ns));

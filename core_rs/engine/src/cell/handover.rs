@@ -37,7 +37,7 @@ impl Sim {
         let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];
         let request = &mut self.slab[slot];
         request.replica = replica;
-        request.window_blocks = deployment.window_blocks(request);
+        request.window_blocks = deployment.window_blocks(request) as u32;
         if deployment.has_cache {
             self.slab.chain_mut(slot).held.clear();
         }

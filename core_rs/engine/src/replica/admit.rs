@@ -15,7 +15,7 @@ impl Replica {
             let reuse = self.look_up(slot, desk);
             let request = &desk.slab[slot];
             let tokens = u64::from(request.target);
-            let blocks = self.blocks.blocks_of(tokens) + request.window_blocks;
+            let blocks = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks);
             // One that comes back from host memory decodes in this step: its next token needs room, too.
             let next = if request.is_swapped {
                 let given = self.pace.tokens(1).min(u64::from(request.output_tokens - request.generated));
@@ -23,7 +23,11 @@ impl Replica {
             } else {
                 0
             };
-            let spare = if self.n_running() + self.n_leaving() > 0 { desk.deployment.watermark_blocks } else { 0 };
+            let spare = if self.n_running(desk.deployment) + self.n_leaving(desk.deployment) > 0 {
+                desk.deployment.watermark_blocks
+            } else {
+                0
+            };
             let reserve = self.next_blocks(desk.slab) + next + spare;
             if blocks - reuse.found.held + reserve > self.blocks.free() {
                 return;
@@ -52,7 +56,7 @@ impl Replica {
                 }
             }
         }
-        self.n_running() + self.n_leaving() < most
+        self.n_running(desk.deployment) + self.n_leaving(desk.deployment) < most
     }
 
     /// The request in `slot` begins to run.
@@ -80,7 +84,7 @@ impl Replica {
         self.start_decoding(slot, desk);
         let request = &mut desk.slab[slot];
         request.is_swapped = false;
-        self.n_decoding_in_span[usize::from(request.class)] -= u64::from(request.in_span);
+        self.n_decoding_in_span.take(request.class, request.in_span);
         self.resumed.push(slot);
     }
 }

@@ -2,7 +2,7 @@
 //! busy. Who arrives or ends is seen at the end of a step, and shows in the step after the next.
 
 use super::{Desk, Replica};
-use crate::meter::{end_of_step, steps_done};
+use crate::placed::Deployment;
 
 /// What a replica knows late.
 #[derive(Debug, Default)]
@@ -17,8 +17,12 @@ pub(super) struct Ahead {
 
 impl Replica {
     /// Places that are not free yet.
-    pub(super) fn n_leaving(&self) -> u64 {
-        self.ahead.ended.len() as u64
+    pub(super) fn n_leaving(&self, deployment: &Deployment) -> u64 {
+        if deployment.is_ahead {
+            self.ahead.ended.len() as u64
+        } else {
+            0
+        }
     }
 
     /// A request is at the end of the queue or in its place; see `arrive`.
@@ -29,13 +33,12 @@ impl Replica {
             request.seen_ns = now;
             return now;
         };
-        let before = now.saturating_sub(1);
-        let boundary = steps_done(run.anchor_ns, &run.line, run.done, run.planned, before) + 1;
-        request.seen_ns = end_of_step(run.anchor_ns, &run.line, boundary);
+        let boundary = run.next_boundary(now);
+        request.seen_ns = run.end_of(boundary);
         if !run.is_alone && is_next {
             run.planned = run.planned.min(boundary + 1);
         }
-        end_of_step(run.anchor_ns, &run.line, run.planned)
+        run.end()
     }
 
     /// A step is done: what was seen when it began is known now, and what had ended by then has gone.
@@ -44,7 +47,7 @@ impl Replica {
             return;
         }
         if let Some(run) = &self.running {
-            self.ahead.seen_ns = end_of_step(run.anchor_ns, &run.line, run.done.saturating_sub(1));
+            self.ahead.seen_ns = run.end_of(run.done.saturating_sub(1));
         }
         self.let_leave();
     }
@@ -78,7 +81,7 @@ impl Replica {
         if desk.policy.has_caps {
             self.n_running_of[usize::from(request.class)] -= 1;
         }
-        let own = self.blocks.blocks_of(tokens) + request.window_blocks - request.shared_blocks;
+        let own = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks) - request.shared_blocks;
         let before = self.ahead.held.len();
         if self.blocks.cache.is_some() {
             self.ahead.held.extend(desk.slab.chain_mut(slot).held.drain(..).rev());

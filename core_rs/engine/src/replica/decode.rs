@@ -1,9 +1,8 @@
 //! The account of the decoding sequences: who joins and leaves it, and when a window is full.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
-use super::{finish, Desk, Replica};
+use super::{finish, Desk, Ends, Replica};
 use crate::blocks::Blocks;
 use crate::request::Slab;
 
@@ -15,27 +14,13 @@ pub(super) struct Surplus {
 }
 
 /// Of the tokens from `counter` to `to`, what those do not take that end before `to`: they need no blocks for them.
-pub(super) fn surplus(
-    decoding: &BinaryHeap<Reverse<(u64, u32)>>,
-    blocks: &Blocks,
-    counter: u64,
-    to: u64,
-    slab: &Slab,
-) -> Surplus {
+pub(super) fn surplus(decoding: &Ends, blocks: &Blocks, counter: u64, to: u64, slab: &Slab) -> Surplus {
     let mut found = Surplus::default();
-    let heap = decoding.as_slice();
-    let mut places = vec![];
-    if heap.first().is_some_and(|Reverse((end, _))| *end < to) {
-        places.push(0);
-    }
-    // Below a node of the heap that ends later, all do.
-    while let Some(at) = places.pop() {
-        let Reverse((end, slot)) = heap[at];
+    decoding.before(to, |end, slot| {
         let kv = slab[slot].kv_tokens_at(counter);
         found.tokens += to - end;
         found.blocks += blocks.blocks_of(kv + to - counter) - blocks.blocks_of(kv + end - counter);
-        places.extend([2 * at + 1, 2 * at + 2].iter().filter(|&&at| heap.get(at).is_some_and(|node| node.0 .0 < to)));
-    }
+    });
     found
 }
 
@@ -52,32 +37,28 @@ impl Replica {
 
     /// The run is cut off: count what the decoding sequences got.
     pub(super) fn count_generated(&self, desk: &mut Desk<'_>) {
-        for Reverse((_, slot)) in &self.decoding {
-            let request = &mut desk.slab[*slot];
+        for slot in self.decoding.slots() {
+            let request = &mut desk.slab[slot];
             request.take_tokens(self.counter - request.decode_from);
         }
     }
 
     /// Sequences that have their last token leave, in the order of their admission; true if there was one.
     pub(super) fn end_sequences(&mut self, now: u64, desk: &mut Desk<'_>) -> bool {
-        let mut ending = std::mem::take(&mut self.ending);
-        while let Some(&Reverse((end, slot))) = self.decoding.peek() {
-            if end > self.counter {
-                break;
-            }
-            self.decoding.pop();
-            ending.push(slot);
+        let mut ending = std::mem::take(desk.ending);
+        while self.decoding.first().is_some_and(|(end, _)| end <= self.counter) {
+            ending.extend(self.decoding.pop().map(|(_, slot)| slot));
         }
-        let is_any = !ending.is_empty();
         if ending.len() > 1 {
             ending.sort_unstable_by_key(|&slot| desk.slab[slot].admission);
         }
+        let is_any = !ending.is_empty();
         for slot in ending.drain(..) {
             let held = self.stop_decoding(slot, desk);
             self.retire(slot, held, desk);
             finish(slot, now, desk);
         }
-        self.ending = ending;
+        *desk.ending = ending;
         is_any
     }
 
@@ -87,9 +68,8 @@ impl Replica {
         let kv = u64::from(request.target);
         self.kv_tokens += kv;
         self.blocks.start_decoding(kv, self.counter);
-        let left = u64::from(request.output_tokens - request.generated);
-        self.decoding.push(Reverse((self.counter + left, slot)));
-        self.n_decoding_in_span[usize::from(request.class)] += u64::from(request.in_span);
+        self.decoding.push(self.counter, request.output_tokens - request.generated, slot);
+        self.n_decoding_in_span.add(request.class, request.in_span);
         if let Some(window) = desk.deployment.window_tokens {
             self.window_sum += (kv + 1).min(window);
             if kv + 1 < window {
@@ -112,13 +92,13 @@ impl Replica {
         if self.blocks.n_decoding() == 0 {
             self.pace.restart();
         }
-        self.n_decoding_in_span[usize::from(request.class)] -= u64::from(request.in_span);
-        if let Some(gaps) = &self.gaps {
-            request.longest_gap_ns = request.longest_gap_ns.max(gaps.longest_after(request.decode_from));
+        self.n_decoding_in_span.take(request.class, request.in_span);
+        if desk.policy.has_gaps {
+            request.longest_gap_ns = request.longest_gap_ns.max(self.gaps.longest_after(request.decode_from));
         }
         if let Some(window) = desk.deployment.window_tokens {
             self.window_sum -= (kv + 1).min(window);
-            self.n_growing -= u64::from(kv + 1 < window);
+            self.n_growing -= u32::from(kv + 1 < window);
         }
         request.admission = u64::MAX; // makes its kink stale
         held

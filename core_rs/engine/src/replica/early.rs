@@ -5,10 +5,7 @@
 //! step behind it has not seen yet: that step is then formed once more, at its time, with the same result as if it had
 //! been formed only then. Whoever was let in stays in, in the same order, and chunks are dealt out anew.
 
-use std::cmp::Reverse;
-
 use super::{Desk, Replica};
-use crate::meter::{end_of_step, steps_done};
 use crate::spec::Role;
 
 /// How far a replica may work ahead.
@@ -48,7 +45,7 @@ impl Replica {
         let horizon = desk.horizon;
         let may = horizon.is_open && end <= horizon.deadline_ns && !desk.deployment.is_ahead;
         let is_prompt = self.running.as_ref().is_some_and(|run| run.is_alone && run.planned == 1);
-        if !may || !is_prompt || self.chunks.is_empty() || !self.resumed.is_empty() {
+        if !may || !is_prompt || desk.chunks.is_empty() || self.has_resumed(desk.deployment) {
             return end;
         }
         // Few arrivals came during the last such step, so it is worth it.
@@ -76,13 +73,12 @@ impl Replica {
     /// Whether anything ends with the step under way.
     fn is_end_ahead(&self, desk: &Desk<'_>) -> bool {
         let to = self.counter + self.pace.tokens(1);
-        let is_last = |slot: &u32, tokens: u32| {
-            let request = &desk.slab[*slot];
-            request.prefilled + tokens == request.target
+        let is_last = |slot: u32| {
+            let request = &desk.slab[slot];
+            request.prefilled + request.chunk == request.target
                 && (request.generated + 1 == request.output_tokens || desk.deployment.role == Role::Prefill)
         };
-        self.decoding.peek().is_some_and(|&Reverse((end, _))| end <= to)
-            || self.prefilling.iter().zip(&self.chunk_tokens).any(|(slot, &tokens)| is_last(slot, tokens))
+        self.decoding.first().is_some_and(|(end, _)| end <= to) || self.prefilling.iter().any(is_last)
     }
 
     /// A request that can join arrives at `now`, during steps without prompts: if no other can come before the step under
@@ -93,8 +89,8 @@ impl Replica {
         if !horizon.is_open || desk.deployment.is_ahead || run.is_alone || horizon.next_arrival_ns <= now {
             return None;
         }
-        let boundary = steps_done(run.anchor_ns, &run.line, run.done, run.planned, now.saturating_sub(1)) + 1;
-        let end = end_of_step(run.anchor_ns, &run.line, boundary);
+        let boundary = run.next_boundary(now);
+        let end = run.end_of(boundary);
         if boundary >= run.planned || end >= horizon.next_arrival_ns.min(horizon.deadline_ns) {
             return None;
         }

@@ -3,8 +3,8 @@
 
 use std::cmp::Reverse;
 
-use super::{Desk, Replica, Running};
-use crate::meter::{end_of_step, Split};
+use super::{Desk, Replica};
+use crate::leg::Leg;
 use crate::request::Slab;
 use crate::step::{Chunk, Load};
 
@@ -13,72 +13,67 @@ impl Replica {
     pub(super) fn form_step(&mut self, now: u64, mut is_changed: bool, desk: &mut Desk<'_>) -> Option<u64> {
         let mut is_preempted = false;
         self.look_up_if_idle(now, desk.deployment.is_ahead);
-        if self.next_blocks(desk.slab) > self.blocks.free() {
+        if desk.deployment.is_ahead && self.next_blocks(desk.slab) > self.blocks.free() {
             self.let_leave();
         }
         while self.next_blocks(desk.slab) > self.blocks.free() {
             self.preempt(now, desk);
             (is_changed, is_preempted) = (true, true);
         }
-        if !is_preempted && !self.handover.incoming.is_empty() {
+        if desk.deployment.hands_over && !is_preempted && !self.handover.incoming.is_empty() {
             self.let_in(desk);
         }
         self.fill_chunks(now, is_preempted, desk);
         let n_decoding = self.decoding.len() as u64;
-        let has_chunks = !self.chunks.is_empty();
+        let has_chunks = !desk.chunks.is_empty();
         if !has_chunks && n_decoding == 0 {
             self.running = None;
-            if let Some(gaps) = &mut self.gaps {
-                gaps.clear();
+            if desk.policy.has_gaps {
+                self.gaps.clear();
             }
             return None;
         }
-        let is_hurried = is_preempted || self.is_behind(desk);
-        let stall_fs = std::mem::take(&mut self.stall_fs);
+        // The next step may admit again, or a first gap is counted by itself.
+        let is_hurried = is_preempted || self.is_behind(desk) || self.has_resumed(desk.deployment);
+        let stall_fs = if desk.deployment.has_host { std::mem::take(&mut self.stall_fs) } else { 0 };
         let is_alone = has_chunks || stall_fs > 0;
-        if let Some(run) =
-            self.running.as_ref().filter(|run| !is_changed && !is_alone && run.done < run.line.valid_steps)
-        {
-            let (done, valid) = (run.done, run.line.valid_steps);
+        if let Some(run) = self.running.as_ref().filter(|run| !is_changed && !is_alone && run.done < run.valid_steps) {
+            let (done, valid) = (run.done, run.valid_steps);
             let steps = self.steps_until_change(valid - done, is_hurried, desk.slab);
             let held = self.kv_tokens + self.reserved_tokens + n_decoding;
             let run = self.running.as_mut()?;
-            run.kv_tokens = held - n_decoding * run.pace.tokens(done);
+            run.kv_tokens = held - n_decoding * run.pace(self.pace).tokens(done);
             run.planned = done + steps;
-            return Some(end_of_step(run.anchor_ns, &run.line, run.planned));
+            return Some(run.end());
         }
         let load = |chunks| Load {
             n_seqs: n_decoding,
             context_tokens: self.kv_tokens + n_decoding,
             window_tokens: self.window_sum,
-            n_growing_in_window: self.n_growing,
+            n_growing_in_window: u64::from(self.n_growing),
             chunks,
         };
-        let mut line = desk.deployment.step(&load(&self.chunks));
+        let mut line = desk.deployment.step(&load(desk.chunks));
         if stall_fs > 0 {
             line.wait(stall_fs, desk.deployment.model.parked_uw());
         }
-        let decode_only = (has_chunks && n_decoding > 0).then(|| {
-            let alone = desk.deployment.step(&load(&[]));
-            Split::Mixed { time_fs: alone.time_fs.base, energy_fj: alone.energy_fj.base }
-        });
+        let alone = (has_chunks && n_decoding > 0).then(|| desk.deployment.alone(&load(&[])));
         let planned = if is_alone { 1 } else { self.steps_until_change(line.valid_steps, is_hurried, desk.slab) };
         let kv_tokens = self.kv_tokens + self.reserved_tokens + n_decoding;
-        let end = end_of_step(now, &line, planned);
-        let pace = self.pace;
-        let run =
-            Running { anchor_ns: now, line, pace, kv_tokens, done: 0, planned, is_alone, is_early: false, decode_only };
-        self.running = Some(run);
+        let mut leg = Leg::new(now, &line, alone, kv_tokens, self.pace);
+        (leg.planned, leg.is_alone, leg.n_chunks) = (planned, is_alone, desk.chunks.len() as u32);
+        let end = leg.end();
+        self.running = Some(leg);
         Some(end)
     }
 
     /// Decode steps until the composition may change: an end, a full window, no free block, or `valid` steps.
     fn steps_until_change(&mut self, valid: u64, is_hurried: bool, slab: &Slab) -> u64 {
-        if is_hurried || !self.resumed.is_empty() || self.may_return_later(slab) {
-            return 1; // the next step may admit again, or a first gap is counted by itself
+        if is_hurried || self.may_return_later(slab) {
+            return 1;
         }
         let mut steps = valid;
-        if let Some(&Reverse((end, _))) = self.decoding.peek() {
+        if let Some((end, _)) = self.decoding.first() {
             steps = steps.min(self.pace.steps_for(end - self.counter));
         }
         while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
@@ -104,15 +99,13 @@ impl Replica {
 
     /// Prefill chunks of the next step: admitted prompts first, then the queue in order while there is room.
     fn fill_chunks(&mut self, now: u64, is_preempted: bool, desk: &mut Desk<'_>) {
-        self.chunks.clear();
-        self.chunk_tokens.clear();
+        desk.chunks.clear();
         let decoding = self.decoding.len() as u64 * desk.deployment.verified_tokens;
         let mut budget = desk.deployment.chunk_tokens.saturating_sub(decoding);
-        for at in 0..self.prefilling.len() {
-            if budget == 0 {
-                return;
-            }
-            self.add_chunk(self.prefilling[at], &mut budget, desk);
+        let mut at = 0;
+        while let Some(slot) = self.prefilling.get(at) {
+            self.add_chunk(slot, &mut budget, desk);
+            at += 1;
         }
         if is_preempted {
             return;
@@ -120,14 +113,17 @@ impl Replica {
         self.admit(now, &mut budget, desk);
     }
 
-    /// Work on the prompt in `slot` in the next step.
+    /// Work on the prompt in `slot` in the next step, if there is budget left.
     pub(super) fn add_chunk(&mut self, slot: u32, budget: &mut u64, desk: &mut Desk<'_>) {
-        let request = &desk.slab[slot];
+        let request = &mut desk.slab[slot];
         let most = (*budget).min(desk.deployment.prompt_chunk_tokens);
         let tokens = u64::from(request.target - request.prefilled).min(most);
+        request.chunk = tokens as u32;
+        if tokens == 0 {
+            return;
+        }
         *budget -= tokens;
-        self.chunks.push(Chunk { tokens, past_tokens: u64::from(request.prefilled) });
-        self.chunk_tokens.push(tokens as u32);
+        desk.chunks.push(Chunk { tokens, past_tokens: u64::from(request.prefilled) });
         self.publish(slot, tokens, desk);
     }
 }

@@ -64,7 +64,7 @@ impl Replica {
         let request = &mut desk.slab[slot];
         let tokens = u64::from(request.target);
         self.reserved_tokens += tokens;
-        let own_blocks = self.blocks.blocks_of(tokens) + request.window_blocks - request.shared_blocks;
+        let own_blocks = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks) - request.shared_blocks;
         (request.shared_blocks, request.own_entry, request.admission) = (0, NONE, u64::MAX);
         if desk.policy.has_caps {
             self.n_running_of[usize::from(request.class)] -= 1;
@@ -85,11 +85,11 @@ impl Replica {
         let ready = std::mem::take(&mut self.handover.ready);
         for &slot in &ready {
             let request = &desk.slab[slot];
-            let (class, in_span) = (usize::from(request.class), request.in_span);
+            let (class, in_span) = (request.class, request.in_span);
             self.reserved_tokens -= u64::from(request.target);
             self.start_decoding(slot, desk);
             // Its first gap is no step: it is counted by itself.
-            self.n_decoding_in_span[class] -= u64::from(in_span);
+            self.n_decoding_in_span.take(class, in_span);
             self.resumed.push(slot);
         }
         !ready.is_empty()
@@ -99,8 +99,12 @@ impl Replica {
     pub(super) fn let_in(&mut self, desk: &mut Desk<'_>) {
         while let Some(&slot) = self.handover.incoming.front() {
             let request = &desk.slab[slot];
-            let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
-            let spare = if self.n_running() + self.n_leaving() > 0 { desk.deployment.watermark_blocks } else { 0 };
+            let blocks = self.blocks.blocks_of(u64::from(request.target)) + u64::from(request.window_blocks);
+            let spare = if self.n_running(desk.deployment) + self.n_leaving(desk.deployment) > 0 {
+                desk.deployment.watermark_blocks
+            } else {
+                0
+            };
             let reserve = self.next_blocks(desk.slab) + spare;
             if !self.has_place(slot, desk) || blocks + reserve > self.blocks.free() {
                 return;
@@ -121,10 +125,10 @@ impl Replica {
 
     /// A sequence is driven out before its first step here; true if it was one of those.
     pub(super) fn forget_newcomer(&mut self, slot: u32, desk: &Desk<'_>) -> bool {
-        let Some(at) = self.resumed.iter().position(|&other| other == slot) else { return false };
+        let Some(at) = self.resumed.position(slot) else { return false };
         self.resumed.remove(at);
         let request = &desk.slab[slot];
-        self.n_decoding_in_span[usize::from(request.class)] += u64::from(request.in_span);
+        self.n_decoding_in_span.add(request.class, request.in_span);
         true
     }
 }

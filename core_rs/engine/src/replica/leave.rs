@@ -1,9 +1,6 @@
 //! Requests that leave before their end: their client has gone, or the replica fails.
 
-use std::cmp::Reverse;
-
 use super::{Desk, Replica};
-use crate::meter::steps_done;
 
 /// What became of a request that should leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +33,7 @@ impl Replica {
         let request = &mut desk.slab[slot];
         self.blocks.take_own(request.own_entry, request.row, true);
         if request.is_swapped {
-            let blocks = self.blocks.blocks_of(u64::from(request.target)) + request.window_blocks;
+            let blocks = self.blocks.blocks_of(u64::from(request.target)) + u64::from(request.window_blocks);
             self.blocks.host.swap_in(blocks);
         }
     }
@@ -45,28 +42,25 @@ impl Replica {
     pub(super) fn next_boundary(&mut self, now: u64) -> u64 {
         let Some(run) = &mut self.running else { return now };
         if !run.is_alone {
-            let before = now.saturating_sub(1);
-            let boundary = steps_done(run.anchor_ns, &run.line, run.done, run.planned, before) + 1;
-            run.planned = run.planned.min(boundary);
+            run.planned = run.planned.min(run.next_boundary(now));
         }
-        crate::meter::end_of_step(run.anchor_ns, &run.line, run.planned)
+        run.end()
     }
 
     /// At a boundary: those whose client has gone leave, unless they have ended; true if one left.
     pub(super) fn let_go(&mut self, desk: &mut Desk<'_>) -> bool {
         let mut is_changed = false;
-        for slot in std::mem::take(&mut self.parting) {
+        while let Some(slot) = self.parting.pop_first() {
             if desk.ended.iter().any(|&(ended, _)| ended == slot) {
                 continue;
             }
-            if self.decoding.iter().any(|Reverse((_, other))| *other == slot) {
-                self.decoding.retain(|Reverse((_, other))| *other != slot);
+            if self.decoding.remove(slot) {
                 let held = self.stop_decoding(slot, desk);
                 self.release(slot, held, 0, desk);
                 is_changed = true;
             } else {
-                let held = [&mut self.prefilling, &mut self.handover.moving, &mut self.handover.ready];
-                for list in held {
+                self.prefilling.retain(|other| other != slot);
+                for list in [&mut self.handover.moving, &mut self.handover.ready] {
                     list.retain(|&other| other != slot);
                 }
                 let request = &mut desk.slab[slot];
@@ -84,13 +78,12 @@ impl Replica {
     pub fn fail(&mut self, now: u64, desk: &mut Desk<'_>) -> Vec<u32> {
         if let Some(run) = &self.running {
             if !run.is_alone && now > 0 {
-                let done = steps_done(run.anchor_ns, &run.line, run.done, run.planned, now - 1);
+                let done = run.steps_done(run.done, run.planned, now - 1);
                 self.count_steps(done, desk);
             }
         }
         self.count_generated(desk);
-        let mut lost: Vec<u32> = self.decoding.drain().map(|Reverse((_, slot))| slot).collect();
-        lost.append(&mut self.prefilling);
+        let mut lost: Vec<u32> = self.decoding.slots().chain(self.prefilling.iter()).collect();
         lost.append(&mut self.handover.moving);
         lost.append(&mut self.handover.ready);
         lost.extend(self.handover.incoming.drain(..));
@@ -98,7 +91,7 @@ impl Replica {
         for &slot in &lost {
             desk.slab[slot].admission = u64::MAX;
         }
-        *self = Self::new(desk.deployment, desk.policy, self.gaps.is_some());
+        *self = Self::new(desk.deployment, desk.policy);
         lost
     }
 }

@@ -1,7 +1,5 @@
 //! Who is driven out when blocks run out, and what becomes of its keys and values.
 
-use std::cmp::Reverse;
-
 use super::{Desk, Replica};
 
 impl Replica {
@@ -15,9 +13,9 @@ impl Replica {
                 (0, request.admission, 0)
             }
         };
-        let decoding = self.decoding.iter().map(|Reverse((_, slot))| *slot);
-        let Some(slot) = self.prefilling.iter().copied().chain(decoding).max_by_key(|&slot| key(slot)) else { return };
-        if let Some(at) = self.prefilling.iter().position(|&other| other == slot) {
+        let running = self.prefilling.iter().chain(self.decoding.slots());
+        let Some(slot) = running.max_by_key(|&slot| key(slot)) else { return };
+        if let Some(at) = self.prefilling.position(slot) {
             self.prefilling.remove(at);
             let request = &mut desk.slab[slot];
             let (target, prefilled) = (u64::from(request.target), u64::from(request.prefilled));
@@ -25,7 +23,7 @@ impl Replica {
             request.prefilled = 0;
             self.release(slot, target, prefilled, desk);
         } else {
-            self.decoding.retain(|Reverse((_, other))| *other != slot);
+            self.decoding.remove(slot);
             self.drive_out(slot, now, desk);
         }
         desk.slab[slot].admission = u64::MAX;
@@ -39,7 +37,7 @@ impl Replica {
         let request = &desk.slab[slot];
         let generated = request.generated + (self.counter - request.decode_from) as u32;
         let held = request.input_tokens + generated - 1;
-        let blocks = self.blocks.blocks_of(u64::from(held)) + request.window_blocks;
+        let blocks = self.blocks.blocks_of(u64::from(held)) + u64::from(request.window_blocks);
         let is_swapped = desk.deployment.swaps && self.blocks.host.swap_out(blocks);
         let tokens = self.stop_decoding(slot, desk);
         self.release(slot, tokens, if is_swapped { 0 } else { tokens }, desk);

@@ -1,77 +1,77 @@
 //! The requests that wait at a replica: first come, first served, or by priority and then by arrival.
 
-use std::collections::VecDeque;
-
+use crate::few::Few;
 use crate::policy::Policy;
 use crate::request::Slab;
 
 /// A queue for each level of priority; one where all are equal.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    levels: Vec<VecDeque<u32>>,
-    len: usize,
+    first: Few,
+    /// Of the lower levels.
+    others: Option<Box<[Few]>>,
 }
 
 impl Waiting {
     pub fn new(n_levels: usize) -> Self {
-        Self { levels: vec![VecDeque::new(); n_levels], len: 0 }
+        let others = (n_levels > 1).then(|| vec![Few::default(); n_levels - 1].into_boxed_slice());
+        Self { first: Few::default(), others }
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.first.len() + self.others.iter().flatten().map(Few::len).sum::<usize>()
+    }
+
+    fn levels(&mut self) -> impl Iterator<Item = &mut Few> {
+        std::iter::once(&mut self.first).chain(self.others.iter_mut().flatten())
+    }
+
+    fn level(&mut self, at: usize) -> &mut Few {
+        match (at.checked_sub(1), &mut self.others) {
+            (Some(at), Some(others)) => &mut others[at],
+            _ => &mut self.first,
+        }
     }
 
     /// The request that is next.
     pub fn front(&self) -> Option<u32> {
-        self.levels.iter().find_map(|level| level.front().copied())
+        self.first.first().or_else(|| self.others.iter().flatten().find_map(Few::first))
     }
 
     /// Take a request out, if it waits here.
     pub fn remove(&mut self, slot: u32) -> bool {
-        for level in &mut self.levels {
-            if let Some(at) = level.iter().position(|&other| other == slot) {
-                level.remove(at);
-                self.len -= 1;
-                return true;
-            }
-        }
-        false
+        self.levels().any(|level| level.position(slot).is_some_and(|at| level.remove(at).is_some()))
     }
 
     /// Take all requests out, in order.
     pub fn drain(&mut self) -> Vec<u32> {
-        self.len = 0;
-        self.levels.iter_mut().flat_map(|level| level.drain(..)).collect()
+        self.levels().flat_map(Few::drain).collect()
     }
 
     /// Take the request that is next.
     pub fn pop_front(&mut self) -> Option<u32> {
-        let slot = self.levels.iter_mut().find_map(VecDeque::pop_front)?;
-        self.len -= 1;
-        Some(slot)
+        self.levels().find_map(Few::pop_first)
     }
 
     /// A request that arrives.
     pub fn push(&mut self, slot: u32, policy: &Policy, slab: &Slab) {
-        self.len += 1;
         if !policy.is_ranked {
-            return self.levels[0].push_back(slot);
+            return self.first.push(slot);
         }
-        let level = &mut self.levels[policy.level[usize::from(slab[slot].class)]];
+        let level = self.level(policy.level[usize::from(slab[slot].class)]);
         let rank = policy.rank(&slab[slot]);
-        let behind = level.iter().rev().take_while(|&&other| policy.rank(&slab[other]) > rank).count();
+        let behind = level.iter().rev().take_while(|&other| policy.rank(&slab[other]) > rank).count();
         level.insert(level.len() - behind, slot);
     }
 
     /// A request that was preempted: it goes to the head of the queue or, with priorities, to its place by arrival.
     pub fn put_back(&mut self, slot: u32, policy: &Policy, slab: &Slab) {
-        self.len += 1;
         if !policy.is_ranked {
-            return self.levels[0].push_front(slot);
+            return self.first.insert(0, slot);
         }
-        let level = &mut self.levels[policy.level[usize::from(slab[slot].class)]];
+        let level = self.level(policy.level[usize::from(slab[slot].class)]);
         let rank = policy.rank(&slab[slot]);
-        let before = level.iter().take_while(|&&other| policy.rank(&slab[other]) < rank).count();
+        let before = level.iter().take_while(|&other| policy.rank(&slab[other]) < rank).count();
         level.insert(before, slot);
     }
 }

@@ -93,11 +93,12 @@ impl Replica {
         if desk.policy.has_caps {
             self.n_running_of[usize::from(request.class)] -= 1;
         }
-        let own = self.blocks.blocks_of(tokens) + request.window_blocks - request.shared_blocks;
+        let all = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks);
         if self.blocks.cache.is_none() {
-            self.blocks.give(own);
+            self.blocks.give(all);
             return;
         }
+        let own = all - request.shared_blocks;
         let left = self.blocks.filled_by(left_tokens).saturating_sub(request.shared_blocks);
         self.blocks.give(own - left);
         request.own_entry = if left > 0 { self.blocks.give_own(request.row, left) } else { NONE };

@@ -198,6 +198,7 @@ impl Part {
     }
 
     /// What the decoding sequences and the chunks move, compute and wait for; a share `touched` of the experts is read.
+    #[inline]
     pub fn work(&self, kv: &KvModel, decoders: &Decoders, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
         let (m, c) = (&self.memory, &self.compute);
         let &Decoders { n_seqs, group_seqs, verified, pairs, query_pairs, .. } = decoders;
@@ -241,6 +242,7 @@ impl Part {
     }
 
     /// The time of that work and of the steps that follow.
+    #[inline]
     pub fn line(&self, decoders: &Decoders, work: &Work, attention_apart: bool) -> PartLine {
         let group_share = decoders.group_share();
         let memory_slope_s = self.memory.kv_s * decoders.pairs_slope * group_share;
