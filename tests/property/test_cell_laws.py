@@ -105,7 +105,7 @@ def test_what_is_merged_is_the_sum() -> None:
 
 
 def test_a_part_survives_being_packed_and_nothing_else_does() -> None:
-    part = Part("sha256:1", 3, 7, (0, 2), FACTS, dataclasses.replace(CELLS[1], timeline=None))
+    part = Part("sha256:1", "runs", 3, 7, (0, 2), FACTS, dataclasses.replace(CELLS[1], timeline=None))
     packed = parts.pack(part)
     again = parts.unpack(packed)
     same(again.tables, part.tables)
