@@ -1,8 +1,8 @@
 """Plans proved by simulation: a miss tightens what the surfaces promised, then cheaper plans are tried.
 
-1. The program's best plan is laid out and its peaks are simulated under seeds that no surface used, first at one seed
-   alone: a fleet far from its limits needs no second. A class that misses has what the surfaces promised of it on the
-   deployments it uses cut to the load at which it missed, and the program is solved again.
+1. The program's best plan is laid out and its peaks are simulated with their spare under seeds that no surface used,
+   first at one seed alone: a fleet far from its limits needs no second. A class that misses has what the surfaces
+   promised of it on the deployments it uses cut to the load at which it missed, and the program is solved again.
 2. Then plans that cost less and that the surfaces exclude only within their interval are simulated, the cheapest first.
    A fleet that fails is left out with all fleets that have no more of the deployments of the class that missed.
 """
@@ -84,13 +84,15 @@ class Proof:
         return self.known[key]
 
     def _simulated(self, scenario: Scenario, t: int) -> tuple[Miss, ...]:
+        spare = scenario.fleet.spare_frac
+        loaded = scenario
+        if spare:
+            fleet = scenario.fleet.model_copy(update={"spare_frac": None})
+            loaded = replace(scenario, traffic=at_load(scenario.traffic, 1 / (1 - spare)), fleet=fleet)
+        if scenario.fleet.survive is None:  # the load without the spare is in the plan's own simulation
+            scenario = loaded
         if scenario.run.seeds > 1:
-            one = replace(scenario, run=scenario.run.model_copy(update={"seeds": 1}))
-            spare = scenario.fleet.spare_frac
-            if spare:
-                traffic = at_load(scenario.traffic, 1 / (1 - spare))
-                fleet = scenario.fleet.model_copy(update={"spare_frac": None})
-                one = replace(one, traffic=traffic, fleet=fleet)
+            one = replace(loaded, run=scenario.run.model_copy(update={"seeds": 1}))
             far = [m for m in self._judged(one, t) if m.strain is None or m.strain > FAR_STRAIN]
             if far:
                 return tuple(far)

@@ -189,6 +189,7 @@ def test_the_verified_plan_is_the_cheapest_fleet_that_passes_simulation(folder: 
     assert found.decision is not None
     assert found.is_verified
     assert not found.cheaper_left
+    assert not misses_of(next(iter(run([scenario_of(asked, found.decision, 0, PEAK)]).variants.values())), 0)
     cost = total(asked.instance, found.decision)
     cheaper = [fleet for fleet in _all_fleets(asked) if total(asked.instance, fleet) < cost * (1 - 1e-9)]
     assert cheaper
