@@ -21,7 +21,7 @@ from planner.optimize.linear import Stop
 from planner.optimize.memory import Memory, Notes
 from planner.optimize.menu import written_out
 from planner.optimize.reading import loads
-from planner.optimize.uncertain import uncertainty
+from planner.optimize.uncertain import Risk, uncertainty
 from planner.optimize.verify import Proof, Proved, Run, prove, simulated
 from planner.optimize.why import relaxations, why
 from planner.scenario import refuse_unsupported
@@ -110,10 +110,8 @@ def optimize(
         plan |= memory.of("why", lambda: why(asked, proved, stop, memory))
     if goal.samples is not None:
         note("weighing uncertain facts")
-        n, level_frac = goal.samples, goal.cvar_frac
-        plan["uncertainty"] = memory.of(
-            "uncertainty", lambda: uncertainty(asked, proved, stop, n=n, level_frac=level_frac)
-        )
+        n, risk = goal.samples, Risk(goal.cvar_frac, goal.risk_frac)
+        plan["uncertainty"] = memory.of("uncertainty", lambda: uncertainty(asked, proved, stop, n=n, risk=risk))
     return replace(result, plan=plan)
 
 

@@ -22,7 +22,7 @@ from planner.fleet.layout import entry_wish
 from planner.model.choose import at_best
 from planner.optimize.build import Question
 from planner.optimize.instance import Instance
-from planner.optimize.linear import Program, Stop
+from planner.optimize.linear import INF, Program, Stop
 from planner.optimize.periods import worth_years
 from planner.optimize.program import Model, build
 from planner.optimize.racks import kind_of, places_of, probe_of
@@ -54,10 +54,24 @@ class World:
     instance: Instance
 
 
-def uncertainty(asked: Question, proved: Proved, stop: Stop, *, n: int, level_frac: float) -> Tree:
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """What purchases are chosen by: (1 - weight) x expected cost + weight x CVaR."""
+
+    level_frac: float
+    """The share of worst samples that the CVaR is the mean of."""
+    weight_frac: float = 0.0
+
+    def of(self, costs: Sequence[float]) -> float:
+        """The weighted figure of costs by sample."""
+        mean = math.fsum(costs) / len(costs)
+        return (1 - self.weight_frac) * mean + self.weight_frac * cvar(costs, self.level_frac)
+
+
+def uncertainty(asked: Question, proved: Proved, stop: Stop, *, n: int, risk: Risk) -> Tree:
     """The section `uncertainty` of a plan: expected cost, CVaR, regret of purchases, value of knowing.
 
-    `n` samples choose, as many others judge. `level_frac` is the share of worst samples that the CVaR is the mean of.
+    `n` samples choose by `risk`, as many others judge.
     """
     assert proved.solved.decision is not None
     seed = asked.scenario.run.seed
@@ -65,14 +79,14 @@ def uncertainty(asked: Question, proved: Proved, stop: Stop, *, n: int, level_fr
     scale = max(abs(proved.solved.bound), 1.0)
     made, n_none = _possible(_worlds(question, n, seed), scale)
     judged, _ = _possible(_worlds(question, n, seed + _OUT_OF_SAMPLE), scale)
-    impossible = {"samples": n, "seed": seed, "cvar_level_frac": level_frac, "impossible_frac": n_none / n}
+    impossible = {"samples": n, "seed": seed, "cvar_level_frac": risk.level_frac, "impossible_frac": n_none / n}
     if not made or not judged:
         return impossible | {"regret": [], "perfect_information_usd": None}
-    chosen = _first_stage(made, scale, stop)
+    chosen = _first_stage(made, scale, stop, risk)
     plan = tuple(row[0] for row in proved.solved.decision.bought)
     candidates: dict[str, tuple[int, ...]] = {"the plan": plan}
     if chosen is not None and chosen != plan:
-        candidates["best in the mean"] = chosen
+        candidates["best by mean and CVaR" if risk.weight_frac else "best in the mean"] = chosen
     candidates |= _neighbours(question, chosen or plan, candidates)
     knowing = [_cost(world, None, scale)[0] for world in made]
     rows: list[Tree] = []
@@ -84,22 +98,28 @@ def uncertainty(asked: Question, proved: Proved, stop: Stop, *, n: int, level_fr
                 "name": name,
                 "buy": {pool: count for pool, count in zip(question.pools, first, strict=True) if count},
                 "expected_usd": math.fsum(costs) / len(made),
-                "cvar_usd": cvar(costs, level_frac),
+                "cvar_usd": cvar(costs, risk.level_frac),
+                "weighed_usd": risk.of(costs),
                 "worst_regret_usd": max(cost - least for cost, least in zip(costs, knowing, strict=True)),
                 "mean_regret_usd": math.fsum(c - k for c, k in zip(costs, knowing, strict=True)) / len(made),
                 "shortage_frac": sum(short > _SERVED for _, short in found) / len(made),
             }
         )
-    best = min(rows, key=lambda row: float(row["expected_usd"]))
+    best = min(rows, key=lambda row: float(row["weighed_usd"]))
     first = candidates[str(best["name"])]
     outside = [_cost(world, first, scale)[0] for world in judged]
     whole = [_cost(world, first, scale, is_whole=True)[0] for world in made[:50]]
     return impossible | {
         "shortage_multiple": SHORTAGE,
         "chosen": best["name"],
+        "cvar_weight_frac": risk.weight_frac,
         "expected_usd": best["expected_usd"],
+        "cvar_usd": best["cvar_usd"],
+        "weighed_usd": best["weighed_usd"],
         "expected_whole_usd": math.fsum(whole) / len(whole),
         "out_of_sample_usd": math.fsum(outside) / len(judged),
+        "out_of_sample_cvar_usd": cvar(outside, risk.level_frac),
+        "optimism_gap_weighed_usd": risk.of(outside) - best["weighed_usd"],
         "optimism_gap_usd": math.fsum(outside) / len(judged) - best["expected_usd"],
         "perfect_information_usd": best["expected_usd"] - math.fsum(knowing) / len(made),
         "regret": rows,
@@ -231,8 +251,11 @@ def _cost(world: World, first: Sequence[int] | None, scale: float, *, is_whole: 
     return found.objective * model.scale + model.fixed, max(found.values[column] for column, _ in short)
 
 
-def _first_stage(worlds: Sequence[World], scale: float, stop: Stop) -> tuple[int, ...] | None:
-    """The first period's purchases that cost least in the mean over all worlds, later ones free to react."""
+def _first_stage(worlds: Sequence[World], scale: float, stop: Stop, risk: Risk) -> tuple[int, ...] | None:
+    """The first period's purchases that cost least over all worlds by `risk`, later ones free to react.
+
+    The CVaR of m worst costs is the least of eta + sum of max(0, cost - eta) / m over eta (Rockafellar, Uryasev 2000).
+    """
     whole = Program()
     kinds = worlds[0].instance.kinds
     firsts: list[int] = []
@@ -241,16 +264,24 @@ def _first_stage(worlds: Sequence[World], scale: float, stop: Stop) -> tuple[int
         column = one.columns.bought[k][0]
         firsts.append(whole.column(one.program.lower[column], one.program.upper[column], is_whole=True))
         assert kind.most >= 0
+    weight = risk.weight_frac
+    n_worst = max(1, math.ceil(len(worlds) * risk.level_frac - 1e-9))
+    eta = whole.column(-INF, INF, cost=weight) if weight else None
     for world in worlds:
         model = build(world.instance)
         _with_shortage(model, scale)
         program = model.program
         offset = len(whole.cost)
-        factor = model.scale / scale / len(worlds)
+        unit = model.scale / scale
+        factor = (1 - weight) * unit / len(worlds)
         for cost, low, high in zip(program.cost, program.lower, program.upper, strict=True):
             whole.column(low, high, cost=cost * factor)
         for lower, upper, where, values in program.rows:
             whole.row({offset + c: v for c, v in zip(where, values, strict=True)}, lower, upper)
+        if eta is not None:
+            beyond = whole.column(cost=weight / n_worst)
+            terms = {offset + c: cost * unit for c, cost in enumerate(program.cost) if cost}
+            whole.row(terms | {beyond: -1.0, eta: -1.0}, upper=-model.fixed / scale)
         for k, first in enumerate(firsts):
             whole.row({offset + model.columns.bought[k][0]: 1.0, first: -1.0}, 0.0, 0.0)
     found = whole.solve(replace(stop, gap_frac=max(stop.gap_frac, 1e-3)))

@@ -226,6 +226,7 @@ def _uncertainty(found: Mapping[str, Any]) -> str:
     text = (
         f"{under['samples']} samples of the uncertain facts; in {under['impossible_frac'] * 100:.0f} % of them nothing "
         "serves every class. Knowing all of them before ordering is worth "
-        f"{_usd(under['perfect_information_usd'])}."
+        f"{_usd(under['perfect_information_usd'])}. Chosen: {under['chosen']}; under as many other samples it costs "
+        f"{_signed(under['optimism_gap_usd'])} against those that chose it."
     )
     return f"<p>{esc(text)}</p>" + table("Regret under uncertain facts", heads, rows, words=(0,))

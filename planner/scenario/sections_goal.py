@@ -94,9 +94,15 @@ class Goal(Section):
     samples: Annotated[int, Whole(2, 10_000)] | None = None
     """Samples of the uncertain facts against which purchases are weighed; none when absent."""
     cvar_frac: Annotated[float, Quantity("frac", Bounds(above=0.0, most=1.0))] = Field(0.1, alias="cvar")
-    """The share of worst samples whose mean cost is shown beside the expected one."""
+    """The share of worst samples whose mean cost is shown beside the expected one, and weighed by `risk`."""
+    risk_frac: Annotated[float, Quantity("frac", Bounds(least=0.0, most=1.0))] = Field(0.0, alias="risk")
+    """How much that mean weighs in what is ordered first under uncertain facts; the expected cost weighs the rest."""
 
     def laws(self) -> Iterator[Trouble]:
+        if self.samples is None:
+            for name, alias in (("cvar_frac", "cvar"), ("risk_frac", "risk")):
+                if name in self.model_fields_set:
+                    yield Trouble((alias,), "no samples are drawn: it changes nothing", "write samples too")
         if self.order is not None and _no_date(self.order):
             yield Trouble(("order",), f"{self.order} is no date", "write it as 2026-07-01")
         if self.then is not None and self.then == self.minimise:

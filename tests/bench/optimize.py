@@ -12,7 +12,7 @@ from planner.optimize.instance import total
 from planner.optimize.linear import Stop
 from planner.optimize.program import build
 from planner.optimize.search import solve
-from planner.optimize.uncertain import uncertainty
+from planner.optimize.uncertain import Risk, uncertainty
 from planner.optimize.verify import Proof, prove
 from planner.scenario import load
 from planner.study.run import run
@@ -59,6 +59,6 @@ def samples(say: Say) -> None:
         asked = question(load(SCENARIO), folder=Path(folder))
         proved = prove(asked, Proof(asked, run), Stop(), rounds=6, tries=0)
         start_s = time.perf_counter()
-        uncertainty(asked, proved, Stop(), n=N_SAMPLES, level_frac=0.1)
+        uncertainty(asked, proved, Stop(), n=N_SAMPLES, risk=Risk(0.1))
         spent_s = time.perf_counter() - start_s
     say("optimize_samples_s", spent_s, "s", spent_s / SAMPLES_S)

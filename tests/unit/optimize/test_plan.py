@@ -22,7 +22,7 @@ from planner.optimize.periods import day_after, whens, worth_years
 from planner.optimize.plan import Effort, NoPlan, optimize
 from planner.optimize.reading import alike
 from planner.optimize.search import solve
-from planner.optimize.uncertain import uncertainty
+from planner.optimize.uncertain import Risk, uncertainty
 from planner.optimize.verify import Proof, misses_of, prove
 from planner.report.compare import compare
 from planner.scenario import Scenario, load
@@ -306,7 +306,7 @@ def test_a_search_that_is_stopped_before_any_plan_says_so(folder: Path) -> None:
 def test_purchases_under_uncertain_facts(folder: Path) -> None:
     asked = _question(folder)
     proved = prove(asked, Proof(asked, run), Stop(), rounds=3, tries=0)
-    found = uncertainty(asked, proved, Stop(), n=6, level_frac=0.5)
+    found = uncertainty(asked, proved, Stop(), n=6, risk=Risk(0.5))
     assert found["samples"] == 6
     assert 0 <= found["impossible_frac"] < 1
     assert found["perfect_information_usd"] >= -1e-6 * found["expected_usd"]
@@ -315,7 +315,7 @@ def test_purchases_under_uncertain_facts(folder: Path) -> None:
         assert row["cvar_usd"] >= row["expected_usd"] * (1 - 1e-9)
         assert row["worst_regret_usd"] >= row["mean_regret_usd"] >= -1e-6 * row["expected_usd"]
     assert 1 <= len(found["checked"]) <= 5
-    assert uncertainty(asked, proved, Stop(), n=6, level_frac=0.5) == found
+    assert uncertainty(asked, proved, Stop(), n=6, risk=Risk(0.5)) == found
 
 
 def test_a_sweep_takes_the_solver_as_a_function(folder: Path) -> None:

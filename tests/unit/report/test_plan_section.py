@@ -89,11 +89,14 @@ def test_regret_is_shown_where_it_was_asked_for() -> None:
         "impossible_frac": 0.1,
         "cvar_level_frac": 0.1,
         "perfect_information_usd": 3.1e6,
+        "chosen": "the plan",
+        "optimism_gap_usd": 2e4,
         "regret": regret,
     }
     html = plan(_result(uncertainty=under)) or ""
     assert "3.10 MUSD" in html
     assert "100 kUSD" in html
+    assert "+20.0 kUSD against those that chose it" in html
 
 
 def test_the_text_says_the_same() -> None:
