@@ -311,13 +311,12 @@ def _stage_notices(entry: Deploy, choice: Choice, chip: Chip) -> list[Notice]:
     """What a reader should know of a replica in pipeline stages."""
     if choice.pp == 1:
         return []
-    found = []
-    if entry.pp is None:
-        what = f"{entry.model} on {entry.chips} {chip.name}"
-        found.append(Notice("pipeline_stages", f"{what} fits in several pipeline stages only: {choice.pp} are taken"))
+    what = f"{entry.model} on {entry.chips} {chip.name}"
+    why = "" if entry.pp is not None else ", as no layout in one fits,"
+    text = f"{what} is in {choice.pp} pipeline stages{why} and no measured point has any"
+    found = [Notice("pipeline_stages", text)]
     if entry.chips > (domain := int(chip.scale_up.domain_chips.number)):
-        text = f"replicas of {entry.model} on {entry.chips} {chip.name} cross domains of {domain} between stages"
-        found.append(Notice("crosses_domains", text))
+        found.append(Notice("crosses_domains", f"replicas of {what} cross domains of {domain} between stages"))
     return found
 
 

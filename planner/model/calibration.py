@@ -24,6 +24,8 @@ __all__ = ["Calibration", "Prediction", "load", "shipped"]
 FILE = catalog.DATA / "calibration" / "serving-points.yaml"
 METRICS = ("ttft", "tpot")
 GRADES = ("estimate", "assumed")
+_UNMEASURED = {"pp": 1, "prefill_pp": 1, "decode_pp": 1, "draft_tokens": 0}
+"""Columns of points, and above what no measured point is."""
 """Inside what was measured (chip, model and engine were), and outside."""
 
 
@@ -127,11 +129,14 @@ class Calibration:
 
     def what_is_new(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         """Which of chip, model and engine the calibration has not seen; if none, `stack` where they were not measured
-        together (at the row's precision and mode), else `deployment`.
+        together (at the row's precision and mode), else `deployment`. Pipeline stages and drafts, which no measured
+        point has, count as a model that was not seen.
         """
         known = self.tree["known"]
         pairs = (("chip", "chips", "chip"), ("model", "models", "model"), ("engine", "engines", "backend"))
         new = tuple(name for name, table, column in pairs if row[column] not in known[table])
+        if "model" not in new and any((row.get(name) or 0) > least for name, least in _UNMEASURED.items()):
+            new = (*new, "model")
         return new or (("deployment",) if on_chip(row) in known.get("stacks", ()) else ("stack",))
 
     def grade(self, row: Mapping[str, Any]) -> str:

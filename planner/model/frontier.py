@@ -90,11 +90,13 @@ def with_bands(
     """
     import polars as pl
 
-    rows = points.select("stack", "engine", "mode", "concurrency").rows()
-    known: dict[tuple[str, str, str, int], Trust] = {}
+    stages = pl.max_horizontal("pp", "prefill_pp")
+    rows = points.select("stack", "engine", "mode", "concurrency", stages).rows()
+    drafts = (pool.spec["serving"].get("speculation") or {}).get("draft_tokens")
+    known: dict[tuple[str, str, str, int, int], Trust] = {}
     factors, grades = [], []
-    for stack, engine, mode, clients in rows:
-        key = (stack, engine, mode, bands.range_of(clients))
+    for stack, engine, mode, clients, pp in rows:
+        key = (stack, engine, mode, bands.range_of(clients), pp)
         if key not in known:
             if stack == "inferred":
                 known[key] = trust.inferred(pool.model.name, clients, posterior)
@@ -106,6 +108,8 @@ def with_bands(
                     "precision": precision,
                     "mode": mode,
                     "concurrency": float(clients),
+                    "pp": pp,
+                    "draft_tokens": drafts,
                 }
                 known[key] = trust.measured(row, calibration)
         factors.append((*known[key].tpot, *known[key].ttft))

@@ -45,6 +45,7 @@ DEAR = "\n    b: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips
 CLOSED = "    arrivals: closed\n    concurrency: 8\n    requests: 60\n"
 
 CHANGES = {
+    "stages": [(DEPLOY, "deploy: [{model: gpt-oss-120b, chips: 4, tp: 2, pp: 2, max_batch: 8}]}")],
     "sessions": [(LINE, LINE + "    sessions: {turns: {dist: fixed, value: 3}, think: 1 s}\n")],
     "agents": [(LINE, LINE + "    agents: {steps: {dist: fixed, value: 4}, tool: 500 ms}\n")],
     "closed": [("    arrivals: poisson\n    rate: 30 req/s\n", CLOSED)],
@@ -173,3 +174,16 @@ def test_requests_and_a_timeline_are_kept(tmp_path: Path) -> None:
     for event in spans:
         assert event["ts"] >= by_replica.get(event["tid"], 0.0) - 1e-3
         by_replica[event["tid"]] = event["ts"] + event["dur"]
+
+
+def test_stages_over_two_servers_are_named_and_warned_of(tmp_path: Path) -> None:
+    """16 H200 in two stages of eight: each step's hand-overs leave the server, and the result says so."""
+    text = BASE.replace("rack: gb300-nvl72", "rack: hgx-h200").replace(
+        DEPLOY, "deploy: [{model: gpt-oss-120b, tp: 8, pp: 2, chips: 16}]}"
+    )
+    (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+    found = answer(planner("run", "s.yaml", "--json", "-o", "out", cwd=tmp_path))
+    (deployment,) = found["result"]["pools"]["a"]["deployments"]
+    assert (deployment["tp"], deployment["pp"], deployment["chips"], deployment["replicas"]) == (8, 2, 16, 2)
+    assert {"pipeline_stages", "crosses_domains"} <= {warning["code"] for warning in found["warnings"]}
+    assert found["result"]["requests"]["completed"] == found["result"]["requests"]["offered"]

@@ -164,7 +164,7 @@ def test_a_replica_in_stages_crosses_domains_and_says_so(tmp_path):
     (placed,) = fleet.placed
     assert (placed.n_replicas, placed.tp, placed.dp, placed.pp) == (2, 8, 1, 2)
     assert placed.label == "gpt-oss-120b tp8 pp2 ep8"
-    assert "crosses_domains" in {notice.code for notice in fleet.notices}
+    assert {"crosses_domains", "pipeline_stages"} <= {notice.code for notice in fleet.notices}
     with pytest.raises(Infeasible, match="a stage of 16 chips is larger than the 8-chip domain"):
         lay_out(scenario(tmp_path, deploy="{model: gpt-oss-120b, pp: 2, chips: 32}"), LENGTHS)
     with pytest.raises(Infeasible, match="a replica of 16 chips is larger") as error:

@@ -80,6 +80,7 @@ def test_stages_are_tried_where_asked_for_and_where_nothing_else_fits() -> None:
     # GLM-5 in fp8 does not fit eight H100; two servers in stages hold it.
     only = frontier("glm-5", ["h100-sxm"], LENGTHS)
     assert set(only.points["pp"]) <= {2, 4, 8}
+    assert set(only.points["grade"]) == {"assumed"}
     assert "pipeline_stages" in {notice.code for notice in only.notices}
     plain = frontier("gpt-oss-120b", ["h100-sxm"], LENGTHS)
     asked = frontier("gpt-oss-120b", ["h100-sxm"], LENGTHS, most_stages=4)

@@ -120,10 +120,15 @@ impl Block<'_> {
             let load = self.first + at;
             let (from, to) = starts.map_or((load, load + 1), |starts| (starts[load], starts[load + 1]));
             let line = loads.step(model, from, to, &mut several);
+            // What is zero is there already: memory that is not written is never handed out by the system.
             for (column, value) in self.figures.iter_mut().zip(figures(&line)) {
-                column[at] = value;
+                if value != 0.0 {
+                    column[at] = value;
+                }
             }
-            self.is_compute_bound[at] = u64::from(line.bound == Bound::Compute);
+            if line.bound == Bound::Compute {
+                self.is_compute_bound[at] = 1;
+            }
             self.valid_steps[at] = line.valid_steps;
         }
     }
