@@ -21,7 +21,7 @@ _FORMS = ("parquet", "csv", "jsonl")
 EPILOG = """\b
 Examples:
   planner trace make scenarios/01-one-rack.yaml -o requests.csv
-  planner trace make scenarios/04-agents.yaml --set run.length='5 min' -o tasks.jsonl
+  planner trace make scenarios/04-agents.yaml --set run.length='10 min' -o tasks.jsonl
 """
 
 

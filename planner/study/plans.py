@@ -246,7 +246,7 @@ class Lab:
                 variant=self.names[ix],
                 stdin_text=self.stdin_text,
             )
-            read = {fact.path for fact in _read(after, self.laid_out([after])[0])}
+            read = _facts(after, self.laid_out([after])[0])
         except ScenarioError:
             return None  # said again, with its place, when the value is set
         gone = [fact for key, fact in facts.items() if key not in read]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from planner.report.compare import _worlds as paired
 from planner.report.compare_page import write
 from planner.report.compare_text import comparison
 from tests.fleets import SCENARIO, class_counts, fact, fleet, placed, pool, rack, scenario, sim, variant, work
+from tests.unit.aggregate.test_batches import TEXT as BATCHED
 
 TOY = fleet(pool("toy", [placed()]))
 DEAR = fleet(pool("toy", [placed()], of_rack=rack(capex=fact(800_000, "racks.toy-rack.capex_usd"))))
@@ -274,3 +276,15 @@ def test_pairs_of_the_same_worlds_by_hand() -> None:
     assert (worlds.n, worlds.low, worlds.high) == (21, pytest.approx(-4.0), pytest.approx(14.0))
     assert worlds.better_frac == pytest.approx(5 / 21)
     assert paired(leaf, [(1.0, 2.0)]) is None
+
+
+def test_two_long_runs_are_compared_by_their_batches() -> None:
+    runs = [planner.run(planner.load("-", stdin_text=BATCHED, sets=(f"run.seed={seed}",))) for seed in (1, 2)]
+    trees = [each.variants["base"] for each in runs]
+    assert {tree["interval"]["over"] for tree in trees} == {"batches"}
+    row = compare(*runs).row("fleet.facility_w.mean")
+    ends = [tuple(tree[side]["fleet"]["facility_w"]["mean"] for side in ("low", "high")) for tree in trees]
+    # Both are chance, and independent: the squares of half their widths add up.
+    half = math.sqrt(sum(((high - low) / 2) ** 2 for low, high in ends))
+    assert row.difference is not None
+    assert (row.low, row.high) == (pytest.approx(row.difference - half), pytest.approx(row.difference + half))

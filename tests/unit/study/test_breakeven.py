@@ -218,3 +218,10 @@ def test_the_frame_has_what_is_drawn(tmp_path: Path) -> None:
 def test_what_cannot_be_asked(vary: str, more: dict[str, Any], what: str) -> None:
     with pytest.raises(ScenarioError, match=what):
         found(vary, **more)
+
+
+def test_a_price_that_no_scenario_gives_has_the_range_of_its_fact() -> None:
+    rack = catalog.load().rack("hgx-h200").capex_usd
+    text = TEXT.replace(" capex: 1 MUSD/rack,", "")
+    answer = break_even("-", vary="fleet.pools.own.capex", against="rented", stdin_text=text, samples=0)
+    assert (answer.low, answer.high) == (rack.low, rack.high)

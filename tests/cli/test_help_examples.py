@@ -1,0 +1,57 @@
+"""The examples at the end of each verb's help: their files are there, their flags known, their values read."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from planner.cli.main import VERBS, group
+from planner.scenario import load_all
+from planner.scenario.unsupported import verbs_for
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def commands(command: click.Command, context: click.Context) -> list[click.Command]:
+    if not isinstance(command, click.Group):
+        return [command]
+    inner = [command.get_command(context, name) for name in command.list_commands(context)]
+    return [command, *(each for found in inner if found is not None for each in commands(found, context))]
+
+
+def examples() -> list[str]:
+    found = [
+        line.strip() for each in commands(group, click.Context(group)) for line in (each.epilog or "").splitlines()
+    ]
+    return [line for line in dict.fromkeys(found) if line.startswith("planner ")]
+
+
+def test_each_verb_has_two() -> None:
+    for each in commands(group, click.Context(group)):
+        assert sum(line.strip().startswith("planner ") for line in (each.epilog or "").splitlines()) >= 2, each.name
+
+
+@pytest.mark.parametrize("line", examples())
+def test_an_example_is_understood(line: str) -> None:
+    words = shlex.split(line.partition(" > ")[0].partition(" >> ")[0])[1:]
+    context: click.Context = click.Context(group)
+    command: click.Command = group
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words.pop(0))
+        assert found is not None
+        command = found
+    values = command.make_context(command.name, words, resilient_parsing=False).params
+    for file in (word for word in words if word.startswith("scenarios/")):
+        for path in sorted(ROOT.glob(file)):
+            names = values.get("names") or (None if values.get("is_all") else ("base",))
+            for each in load_all(path, sets=values.get("sets") or (), names=names):
+                verb = line.split()[1]
+                assert verb not in {"run", "optimize", "headroom"} or verb in verbs_for(each)
+        assert list(ROOT.glob(file))
+
+
+def test_every_verb_is_looked_at() -> None:
+    assert {line.split()[1] for line in examples()} == set(VERBS)
