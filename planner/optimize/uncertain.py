@@ -88,10 +88,14 @@ def uncertainty(asked: Question, proved: Proved, stop: Stop, *, n: int, risk: Ri
     if chosen is not None and chosen != plan:
         candidates["best by mean and CVaR" if risk.weight_frac else "best in the mean"] = chosen
     candidates |= _neighbours(question, chosen or plan, candidates)
-    knowing = [_cost(world, None, scale)[0] for world in made]
+    tried = {name: [_cost(world, first, scale) for world in made] for name, first in candidates.items()}
+    knowing = [
+        min(_cost(world, None, scale, is_known=True)[0], *(costs[ix][0] for costs in tried.values()))
+        for ix, world in enumerate(made)
+    ]
     rows: list[Tree] = []
     for name, first in candidates.items():
-        found = [_cost(world, first, scale) for world in made]
+        found = tried[name]
         costs = [cost for cost, _ in found]
         rows.append(
             {
@@ -237,15 +241,23 @@ def _with_shortage(model: Model, scale: float) -> list[tuple[int, float]]:
     return columns
 
 
-def _cost(world: World, first: Sequence[int] | None, scale: float, *, is_whole: bool = False) -> tuple[float, float]:
-    """What a world costs with the first period's purchases given (None: the best for it), and its greatest shortage."""
+def _cost(
+    world: World, first: Sequence[int] | None, scale: float, *, is_whole: bool = False, is_known: bool = False
+) -> tuple[float, float]:
+    """What a world costs with the first period's purchases given (None: the best for it), and its greatest shortage.
+
+    Who knows a world (`is_known`) buys whole racks first, too: parts of racks are no worth of knowing.
+    """
     model = build(world.instance)
     short = _with_shortage(model, scale)
     program = model.program
     if first is not None:
         for row, count in zip(model.columns.bought, first, strict=True):
             program.lower[row[0]] = program.upper[row[0]] = float(count)
-    found = program.solve(Stop(1e-3), is_relaxed=not is_whole)
+    if is_known:
+        firsts = {row[0] for row in model.columns.bought}
+        program.whole = [column in firsts for column, _ in enumerate(program.whole)]
+    found = program.solve(Stop(1e-3), is_relaxed=not (is_whole or is_known))
     if not found.values:
         return math.inf, 1.0
     return found.objective * model.scale + model.fixed, max(found.values[column] for column, _ in short)
