@@ -136,10 +136,11 @@ ray_door.SEND = losing
 @pytest.mark.parametrize(
     ("send", "how"),
     [
-        ("send_draw", "return [gone(ref) for ref in send(*given, **options)]"),  # requests
-        ("send_work", "note, result = send(*given, **options); return note, gone(result)"),  # parts of a simulation
-        ("send_merge", "return gone(send(*given, **options))"),  # parts that were merged
+        pytest.param("send_draw", "return [gone(ref) for ref in send(*given, **options)]", marks=pytest.mark.slow),
+        ("send_work", "note, result = send(*given, **options); return note, gone(result)"),
+        pytest.param("send_merge", "return gone(send(*given, **options))", marks=pytest.mark.slow),
     ],
+    ids=["requests", "parts of a simulation", "parts that were merged"],
 )
 def test_objects_are_lost_while_every_node_lives(
     two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path, send: str, how: str

@@ -101,6 +101,7 @@ def test_the_head_and_its_port_for_clients_give_the_bytes_of_threads(
         same_bytes(tmp_path / "threads", out)
 
 
+@pytest.mark.slow
 def test_a_driver_by_the_port_for_clients_is_killed_and_gone_on_with(
     with_token: tuple[str, str], tmp_path: Path
 ) -> None:
