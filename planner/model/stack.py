@@ -138,6 +138,8 @@ def row_of(chip: Chip, model: Model, found: Stack, role: str) -> dict[str, Any]:
         "precision": _label(found.choice),
         "mode": "agg" if role == "mixed" else "disagg",
         "concurrency": float(max(found.choice.n_seqs, 1)),
+        "pp": found.choice.pp,
+        "draft_tokens": (found.choice.spec["serving"].get("speculation") or {}).get("draft_tokens"),
     }
 
 

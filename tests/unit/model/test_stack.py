@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from planner.facts import catalog
-from planner.model import stack
+from planner.model import stack, trust
 from planner.model.choose import choose
 from planner.model.wish import Wish
 
@@ -61,3 +61,20 @@ def test_nothing_measured_leaves_the_pooled_engine_alone() -> None:
     vllm = facts.engine("vllm")
     prompts = stack.of(facts.chip("b200-sxm"), facts.model("gpt-oss-120b"), vllm, facts.serving(), WISH, role="prefill")
     assert prompts.factor == 1.0
+
+
+def test_stages_and_drafts_have_the_band_of_a_model_that_was_not_measured() -> None:
+    facts = catalog.load()
+    chip, model = facts.chip("gb200"), facts.model("gpt-oss-120b")
+    wish = Wish(n_chips=8, mean_input_tokens=1000.0, mean_output_tokens=300.0)
+    drafts = {"draft_tokens": 3, "acceptance_frac": 0.7, "draft_cost_frac": 0.0}
+    found = {}
+    for name, changed in (
+        ("plain", wish),
+        ("stages", replace(wish, pp=2)),
+        ("drafts", replace(wish, speculation=drafts)),
+    ):
+        one = stack.of(chip, model, facts.engine("trtllm"), facts.serving(), changed)
+        found[name] = trust.of(chip, stack.row_of(chip, model, one, "mixed"))
+    assert (found["plain"].grade, found["stages"].grade, found["drafts"].grade) == ("estimate", "assumed", "assumed")
+    assert found["stages"].tpot[1] > found["plain"].tpot[1]
