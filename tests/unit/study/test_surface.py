@@ -99,6 +99,18 @@ def test_the_same_whatever_the_workers_and_read_back_from_its_folder(
         surfaces(scenario(), asked, folder=tmp_path, workers=1, n_seeds=2)
 
 
+def test_a_surface_of_another_scenario_is_never_read(
+    found: Surface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [replace(wanted(scenario())[0], n_replicas=2)]
+    surfaces(scenario(), asked, folder=tmp_path, workers=1, n_seeds=2)
+    [file] = tmp_path.iterdir()
+    file.write_text(file.read_text().replace(found.digest, "0" * 64))  # as it would be under a name that is not its own
+    monkeypatch.setattr(module, "measure", lambda *_, **__: pytest.fail("sampled anew"))
+    with pytest.raises(pytest.fail.Exception, match="sampled anew"):
+        surfaces(scenario(), asked, folder=tmp_path, workers=1, n_seeds=2)
+
+
 def test_another_limit_is_another_surface(found: Surface) -> None:
     text = TEXT.replace("tpot: {p95: 6 ms}", "tpot: {p95: 5 ms}")
     tighter = scenario(text)
