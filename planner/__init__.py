@@ -12,7 +12,8 @@
 
 `Result.figure` draws a figure, `Result.save` and `Result.load` write and read its folder, `compare` sets two results
 side by side, and `frontier` asks what a chip gives for its latency, power and price. `sweep` answers a scenario at
-every point of its axes, `headroom` says how much more load its fleet takes.
+every point of its axes, `headroom` says how much more load its fleet takes. `plan` finds the racks to buy, as
+`planner optimize` does (that name is its package's): its `Result.plan` has the purchases and the proof.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
     from planner.model.sweep import Lengths
+    from planner.optimize.plan import optimize as plan
     from planner.report.compare import Comparison, compare
     from planner.scenario.load import load
     from planner.scenario.schema import Scenario
@@ -45,6 +47,7 @@ __all__ = [
     "frontier",
     "headroom",
     "load",
+    "plan",
     "run",
     "sweep",
 ]
@@ -63,6 +66,7 @@ _HOME = {
     "frontier": "planner.study.frontier",
     "headroom": "planner.study.headroom",
     "load": "planner.scenario",
+    "plan": "planner.optimize.plan:optimize",
     "run": "planner.study.run",
     "sweep": "planner.study.sweep",
 }
@@ -74,7 +78,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'planner' has no attribute '{name}'")
     import importlib
 
-    return getattr(importlib.import_module(_HOME[name]), name)
+    module, _, own_name = _HOME[name].partition(":")
+    return getattr(importlib.import_module(module), own_name or name)
 
 
 def __dir__() -> list[str]:

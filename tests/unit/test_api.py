@@ -29,8 +29,8 @@ def test_every_name_is_there_and_costs_nothing_until_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    with pytest.raises(AttributeError, match="no attribute 'plan'"):
-        planner.plan  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'planned'"):
+        planner.planned  # noqa: B018
 
 
 def test_a_figure_is_a_chart_of_altair(result: Result) -> None:
