@@ -85,6 +85,7 @@ pub struct Leg {
 
 impl Leg {
     /// Steps that follow `line` from `anchor_ns` on; `alone` where both chunks and decoding sequences are in the first.
+    #[inline]
     pub fn new(anchor_ns: u64, line: &StepLine, alone: Option<Alone>, kv_tokens: u64, pace: Pace) -> Self {
         let mut leg = Self {
             anchor_ns,

@@ -227,8 +227,11 @@ struct Part {
 fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u64) -> Part {
     let leg = stretch.leg;
     let steps = to - from;
-    let time_fs = sums::sum(costs.time_fs, from, to);
-    let energy_fj = sums::sum(costs.energy_fj, from, to);
+    // Half of all stretches are a single step with a prompt: the first of its line, without any sum.
+    let is_first = from == 0 && to == 1;
+    let sum = |line: Line| if is_first { line.base } else { sums::sum(line, from, to) };
+    let time_fs = sum(costs.time_fs);
+    let energy_fj = sum(costs.energy_fj);
     let (decode_fs, decode_fj) = if !leg.is_alone || leg.n_chunks == 0 {
         (time_fs, energy_fj)
     } else if leg.is_mixed {
@@ -238,6 +241,9 @@ fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u6
     };
     let n = i128::from(steps as i64);
     let held = |n| {
+        if n == 1 {
+            return i128::from(leg.kv_tokens) * costs.time_fs.base;
+        }
         let grown = stretch.pace.grown(stretch.n_decoding, sums::prefix_product(STEP, costs.time_fs, n));
         i128::from(leg.kv_tokens) * sums::prefix(costs.time_fs, n) + grown
     };
@@ -246,11 +252,11 @@ fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u6
         energy_fj,
         decode_fs,
         decode_fj,
-        bytes: sums::sum(costs.bytes, from, to),
-        flops: sums::sum(costs.flops, from, to),
+        bytes: sum(costs.bytes),
+        flops: sum(costs.flops),
         network_fs: costs.network_fs * n,
         launch_fs: costs.launch_fs * n,
-        power_fs: sums::sum(costs.capped_fs, from, to),
+        power_fs: sum(costs.capped_fs),
         kv_token_fs: held(to) - if from == 0 { 0 } else { held(from) },
         steps,
         tokens: stretch.pace.tokens(to) - stretch.pace.tokens(from),

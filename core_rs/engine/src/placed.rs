@@ -2,7 +2,7 @@
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
-use crate::leg::Alone;
+use crate::leg::{Alone, Leg};
 use crate::request::Request;
 use crate::spec::{PlacedSpec, Preemption, Role};
 use crate::speculation::Pace;
@@ -100,8 +100,27 @@ impl Deployment {
     }
 
     /// The cost of a step.
+    #[inline(never)]
     pub fn step(&self, load: &Load<'_>) -> StepLine {
         self.model.step(load)
+    }
+
+    /// Steps as `load` has them, from `anchor_ns` on, waiting `stall_fs` for the host link first.
+    #[inline(never)] // what a leg does not keep is not computed
+    pub fn leg(
+        &self,
+        anchor_ns: u64,
+        load: &Load<'_>,
+        stall_fs: i128,
+        alone: Option<Alone>,
+        kv_tokens: u64,
+        pace: Pace,
+    ) -> Leg {
+        let mut line = self.model.step(load);
+        if stall_fs > 0 {
+            line.wait(stall_fs, self.model.parked_uw());
+        }
+        Leg::new(anchor_ns, &line, alone, kv_tokens, pace)
     }
 
     /// Tokens that a replica holds of `request` when it is done with it: a prefill replica only its prompt.

@@ -189,7 +189,8 @@ impl StepModel {
     ///
     /// With drafts, each sequence has 1 + draft tokens verified, which attend to each other too; its keys and values are
     /// read once. Contexts grow by the mean of what is kept. Where drafting costs, it goes before, a token at a time.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     pub fn step(&self, load: &Load) -> StepLine {
         let Some(spec) = &self.speculation else { return self.cost(load, Draft::NONE) };
         let kept = Pace::new(Some(spec)).mean();
@@ -201,7 +202,8 @@ impl StepModel {
         line
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     fn cost(&self, load: &Load, draft: Draft) -> StepLine {
         if let Some(stages) = &self.stages {
             return self.cost_in_stages(stages, load, draft);
@@ -209,7 +211,9 @@ impl StepModel {
         let (m, c, kv) = (&self.whole.memory, &self.whole.compute, &self.kv);
         let (all, group) = self.chunk_sums(load.chunks);
         let mut decoders = self.decoders(load, draft);
-        decoders.group_seqs = load.n_seqs.div_ceil(self.dp) as f64;
+        if self.dp > 1 {
+            decoders.group_seqs = load.n_seqs.div_ceil(self.dp) as f64;
+        }
         let touched = self.touched.frac(decoders.routed.saturating_add(all.tokens as u64));
         let work = self.whole.work(kv, &decoders, touched, &all, &group);
         let line = self.whole.line(&decoders, &work, self.attention_apart);
@@ -219,7 +223,8 @@ impl StepModel {
     }
 
     /// The decoding sequences of a load, all in one attention group.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     fn decoders(&self, load: &Load, draft: Draft) -> Decoders {
         let (kv, n_seqs) = (&self.kv, load.n_seqs as f64);
         // Pairs of (token, token attended) over all layers; the new tokens' keys and values are written, too.
@@ -238,7 +243,8 @@ impl StepModel {
     }
 
     /// A line of time with what it draws: held to the power cap, energy within the sustained maximum.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     fn powered(&self, line: PartLine, work: &Work, bytes_slope: f64, attention_flops_slope: f64) -> StepLine {
         let p = &self.power;
         let work_j = work.joules(p);
@@ -302,7 +308,8 @@ impl StepModel {
 
     /// Energy as a line, and the steps it holds for: active draw for the time plus the work done, or the sustained
     /// maximum for the time where that is less.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     fn energy(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
         let n = self.n_chips as f64;
         let (base_fs, slope_fs) = (sums::float(time_fs.base), sums::float(time_fs.slope));
@@ -322,7 +329,8 @@ impl StepModel {
     }
 
     /// Sums over the chunks: of all, and of the busiest attention group.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     fn chunk_sums(&self, chunks: &[Chunk]) -> (ChunkSums, ChunkSums) {
         let (all, largest) = ChunkSums::of(&self.kv, chunks);
         (all, largest.or_share(&all, self.dp as f64))

@@ -4,7 +4,6 @@
 use std::cmp::Reverse;
 
 use super::{Desk, Replica};
-use crate::leg::Leg;
 use crate::request::Slab;
 use crate::step::{Chunk, Load};
 
@@ -53,14 +52,10 @@ impl Replica {
             n_growing_in_window: u64::from(self.n_growing),
             chunks,
         };
-        let mut line = desk.deployment.step(&load(desk.chunks));
-        if stall_fs > 0 {
-            line.wait(stall_fs, desk.deployment.model.parked_uw());
-        }
         let alone = (has_chunks && n_decoding > 0).then(|| desk.deployment.alone(&load(&[])));
-        let planned = if is_alone { 1 } else { self.steps_until_change(line.valid_steps, is_hurried, desk.slab) };
         let kv_tokens = self.kv_tokens + self.reserved_tokens + n_decoding;
-        let mut leg = Leg::new(now, &line, alone, kv_tokens, self.pace);
+        let mut leg = desk.deployment.leg(now, &load(desk.chunks), stall_fs, alone, kv_tokens, self.pace);
+        let planned = if is_alone { 1 } else { self.steps_until_change(leg.valid_steps, is_hurried, desk.slab) };
         (leg.planned, leg.is_alone, leg.n_chunks) = (planned, is_alone, desk.chunks.len() as u32);
         let end = leg.end();
         self.running = Some(leg);

@@ -198,7 +198,8 @@ impl Part {
     }
 
     /// What the decoding sequences and the chunks move, compute and wait for; a share `touched` of the experts is read.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     pub fn work(&self, kv: &KvModel, decoders: &Decoders, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
         let (m, c) = (&self.memory, &self.compute);
         let &Decoders { n_seqs, group_seqs, verified, pairs, query_pairs, .. } = decoders;
@@ -242,7 +243,8 @@ impl Part {
     }
 
     /// The time of that work and of the steps that follow.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
     pub fn line(&self, decoders: &Decoders, work: &Work, attention_apart: bool) -> PartLine {
         let group_share = decoders.group_share();
         let memory_slope_s = self.memory.kv_s * decoders.pairs_slope * group_share;
