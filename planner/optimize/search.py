@@ -66,7 +66,7 @@ def _search(model: Model, stop: Stop) -> Answer:
     Racks are what costs: whole replicas on about the same racks lie within the gap, or the whole program is solved.
     """
     program = model.program
-    if len(model.instance.spans) >= SPANS and _is_large(model):
+    if len(model.instance.spans) >= SPANS and is_large(model.instance):
         found = by_spans(model, stop)
         if found is not None and (found.status == "optimal" or found.is_timed_out):
             return found
@@ -79,7 +79,7 @@ def _search(model: Model, stop: Stop) -> Answer:
             word = "optimal" if proven else "stopped"
             return replace(rest, status=word, bound=bound, nodes=rest.nodes + found.nodes)
     chosen = [c for kind in model.columns.replicas for row in kind for c in row if c is not None]
-    if not _is_large(model):
+    if not is_large(model.instance):
         return program.solve(stop)
     for column in chosen:
         program.whole[column] = False
@@ -104,8 +104,10 @@ def _search(model: Model, stop: Stop) -> Answer:
     return program.solve(stop, start=near.values or None)
 
 
-def _is_large(model: Model) -> bool:
-    return sum(c is not None for kind in model.columns.replicas for row in kind for c in row) > FEW_REPLICAS
+def is_large(instance: Instance) -> bool:
+    """Whether so many counts of replicas are chosen that the program is not searched whole at first."""
+    n_options = sum(option.per_rack is None for kind in instance.kinds for option in kind.options)
+    return n_options * len(instance.spans) > FEW_REPLICAS
 
 
 def _rounded_bounds(model: Model, stop: Stop) -> Answer:

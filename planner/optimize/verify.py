@@ -22,7 +22,7 @@ from planner.optimize.linear import Stop
 from planner.optimize.memory import Memory
 from planner.optimize.program import Failed
 from planner.optimize.reading import balanced, loads, of_class
-from planner.optimize.search import Solved
+from planner.optimize.search import Solved, is_large
 from planner.study.group import Part
 from planner.traffic.load import at_load
 
@@ -227,7 +227,8 @@ def _cheaper(
         below = total(question.instance, found.decision) * (1 - max(EXACT, stop.gap_frac))
     if tries == 0:
         return replace(found, cheaper_left=True)
-    reach = Reach(NEAR, min(stop.gap_frac, 1e-4), min(stop.nodes, 2_000)) if tries else UNBOUNDED
+    gap_frac = stop.gap_frac if is_large(question.instance) else min(stop.gap_frac, 1e-4)
+    reach = Reach(NEAR, gap_frac, min(stop.nodes, 2_000)) if tries else UNBOUNDED
     hopeful = tightened(question, _hopes(question, slack)).instance
     search = Search(question.instance, hopeful, stop, reach, below, failed, solve=proof.memory.solve)
     search.begin(found.decision)
