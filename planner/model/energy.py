@@ -25,7 +25,7 @@ from planner.model.stacks import Level, design, effect, features
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ENERGY_LEVELS", "EnergyModel", "chip_facts", "fit_energy", "read_energy"]
+__all__ = ["ENERGY_LEVELS", "EnergyModel", "chip_facts", "draws_of", "fit_energy", "read_energy"]
 
 NEEDED = ("task", "model", "precision", "chip", "chips", "max_num_seqs")
 OPTIONAL = (
@@ -256,7 +256,7 @@ def _fit(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any], 
             if round(float(value), 4) != 0.0:
                 tables[level_ix].setdefault(label, {})[feature] = round(float(value), 4)
         corrections[name] = tables
-    return EnergyModel(float(np.exp(host.theta[0])), _draws(points, drawn.theta), corrections)
+    return EnergyModel(float(np.exp(host.theta[0])), draws_of(points, drawn.theta), corrections)
 
 
 _SHARES = ((0.3, 0.02, 2.0, 0.5), (0.5, 0.02, 6.0, 0.7), (0.42, 0.2, 0.7, 0.3), (0.93, 0.7, 1.0, 0.05))
@@ -278,21 +278,26 @@ def _draw(
     import numpy as np
 
     def predict(theta: np.ndarray) -> tuple[np.ndarray]:
-        return (np.log(steady(points, engines, habits, _draws(points, theta, is_fact))[0]["chip_w"]),)
+        return (np.log(steady(points, engines, habits, draws_of(points, theta, is_fact))[0]["chip_w"]),)
 
     start, low, high, spread = np.tile(np.array(_SHARES).T, len(points.chips))
     prior = np.log(start), np.log(low), np.log(high), spread
     return minimise(predict, target, weight, prior=prior, nu=NU_POWER)
 
 
-def _draws(points: Points, theta: np.ndarray, is_fact: bool = False) -> dict[str, dict[str, float]]:
+def draws_of(points: Points, theta: np.ndarray, is_fact: bool = False) -> dict[str, dict[str, float]]:
     """The draws of each chip; as facts of it, the high load is one that it bears."""
     import numpy as np
 
+    from planner.facts import catalog
+
+    facts = catalog.load()
     found = {}
     for i, name in enumerate(sorted(points.chips)):
         chip = points.chips[name]
-        memory, compute, active, most = (float(x) * chip["max_w"] for x in np.exp(theta[4 * i : 4 * i + 4]))
+        # Of the data sheet: the chip's own limit may be a fact that was fitted here.
+        rated_w = facts.chip(name).tdp_w.number
+        memory, compute, active, most = (float(x) * rated_w for x in np.exp(theta[4 * i : 4 * i + 4]))
         low = active + memory * chip["low_load_memory_frac"]
         high = low + compute * chip["high_load_compute_frac"]
         if is_fact:
@@ -313,8 +318,8 @@ def chip_facts(
     rows = points.rows
     target = Target(np.log(measured_of(points)["chip_w"]), design(rows, ()), SCALES["power"])
     fit = _draw(points, engines, habits, (target,), weights([row["deployment"] for row in rows]), is_fact=True)
-    value = _draws(points, fit.theta, True)
-    ends = [_draws(points, fit.theta + sign * 1.645 * fit.spread, True) for sign in (-1.0, 1.0)]
+    value = draws_of(points, fit.theta, True)
+    ends = [draws_of(points, fit.theta + sign * 1.645 * fit.spread, True) for sign in (-1.0, 1.0)]
     return {
         chip: {name: (draw, ends[0][chip][name], ends[1][chip][name]) for name, draw in draws.items()}
         for chip, draws in value.items()

@@ -11,7 +11,7 @@ from planner.errors import FactError
 from planner.facts import catalog
 from planner.model import validate
 from planner.model.calibration import shipped
-from planner.model.energy import read_energy
+from planner.model.energy import draws_of, read_energy
 from planner.model.spec import deployment_spec
 
 HEAD = (
@@ -98,3 +98,13 @@ def test_a_single_chip_with_long_outputs_waits_for_its_host(tmp_path: Path) -> N
     calibration = shipped()
     values, _ = calibration.energy().predict(points, calibration.engines, calibration.habits)
     assert values["chip_w"][1] < 0.75 * values["chip_w"][0]
+
+
+def test_fitted_draws_are_shares_of_the_data_sheet_s_power(tmp_path: Path) -> None:
+    """Not of the chip's own limit, which is a fact that such a fit made: the fit gives the same again."""
+    points = table(tmp_path, ROW.format(b=16, avg=""))
+    points.chips["h100-sxm"]["max_w"] = 1.0
+    # Of 700 W: nothing of memory and arithmetic, a quarter in any step, nine tenths at most.
+    found = draws_of(points, np.log(np.array([1e-12, 1e-12, 0.25, 0.9])))
+    assert found["h100-sxm"]["active_w"] == pytest.approx(175.0)
+    assert found["h100-sxm"]["max_w"] == pytest.approx(630.0)
