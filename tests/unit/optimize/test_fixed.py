@@ -13,7 +13,7 @@ from planner.optimize.fixed import THE_PLAN, Alone, Search, cheaper, fixed_fleet
 from planner.optimize.instance import VendorShare
 from planner.optimize.linear import Stop
 from planner.optimize.plan import optimize
-from planner.optimize.uncertain import uncertainty
+from planner.optimize.uncertain import Risk, uncertainty
 from planner.optimize.verify import Proof, Proved, prove
 from planner.report.plan_text import plan_report
 from planner.scenario import load
@@ -90,5 +90,5 @@ def test_fixed_fleets_are_searched_as_hard_as_the_plan(folder: Path, monkeypatch
 
 def test_who_knows_buys_whole_racks_too(folder: Path) -> None:
     asked, _, plan = proved(folder)  # a fourteenth of one rack's load: no knowledge makes it cheaper than one rack
-    found = uncertainty(asked, plan, Stop(), n=4, level_frac=0.5)
+    found = uncertainty(asked, plan, Stop(), n=4, risk=Risk(0.5))
     assert found["perfect_information_usd"] < 0.2 * found["expected_usd"]
