@@ -7,10 +7,14 @@ examples that a test asks for.
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# A suite that a shell starts in the background would ignore Ctrl-C, and so would every process of its tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MORE = 5
 hypothesis.settings.register_profile("fast", hypothesis.settings(), deadline=None)
