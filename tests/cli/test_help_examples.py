@@ -24,26 +24,28 @@ def commands(command: click.Command, context: click.Context) -> list[click.Comma
 
 def examples() -> list[str]:
     found = [
-        line.strip() for each in commands(group, click.Context(group)) for line in (each.epilog or "").splitlines()
+        line.strip()
+        for each in commands(group, click.Context(group, **group.context_settings))
+        for line in (each.epilog or "").splitlines()
     ]
     return [line for line in dict.fromkeys(found) if line.startswith("planner ")]
 
 
 def test_each_verb_has_two() -> None:
-    for each in commands(group, click.Context(group)):
+    for each in commands(group, click.Context(group, **group.context_settings)):
         assert sum(line.strip().startswith("planner ") for line in (each.epilog or "").splitlines()) >= 2, each.name
 
 
 @pytest.mark.parametrize("line", examples())
 def test_an_example_is_understood(line: str) -> None:
     words = shlex.split(line.partition(" > ")[0].partition(" >> ")[0])[1:]
-    context: click.Context = click.Context(group)
+    context: click.Context = click.Context(group, **group.context_settings)
     command: click.Command = group
     while isinstance(command, click.Group):
         found = command.get_command(context, words.pop(0))
         assert found is not None
         command = found
-    values = command.make_context(command.name, words, resilient_parsing=False).params
+    values = command.make_context(command.name, words, parent=context, resilient_parsing=False).params
     for file in (word for word in words if word.startswith("scenarios/")):
         for path in sorted(ROOT.glob(file)):
             names = values.get("names") or (None if values.get("is_all") else ("base",))

@@ -11,6 +11,7 @@ import pytest
 
 from planner import core
 from planner.errors import CoreError
+from tests.agreement import check
 from tests.deployments import cell, requests, toy
 
 MS = 10**6
@@ -134,6 +135,18 @@ def test_a_replica_that_fails_hands_its_requests_on() -> None:
     counts = tables.classes.row(0, named=True)
     assert (counts["completed"], counts["lost"], counts["retried"]) == (6, 3, 3)
     assert {row["replica_ix"] for row in kept(tables)} == {1}
+
+
+def test_what_a_request_saw_before_its_replica_failed_counts_in_its_limit() -> None:
+    """A long prompt between its tokens is its longest gap; the replica fails once that is over, another serves."""
+    spec = cell([(toy(), 2)]) | {"router": "round-robin"}
+    spec["deployments"][0]["outages"] = [{"at_ns": 220 * MS, "length_ns": 10**9, "first": 0, "n_replicas": 1}]
+    rows = [(0, 0, 5, 100), (0, 0, 5, 1), (5 * MS, 0, 40, 1)]
+    seen = check(spec, rows).rows[0]
+    assert max(seen.gaps) > max(seen.gaps[1 - len(seen.times) :])
+    for limit_ns, attained in ((max(seen.gaps), 3), (max(seen.gaps) - 1, 2)):
+        limited = with_class(spec, limits=[{"metric": "itl", "limit_ns": limit_ns}])
+        assert check(limited, rows).counts[0]["attained"] == attained
 
 
 def test_lone_replica_down_turns_away_unless_clients_try_again() -> None:

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::{finish, Desk, Ends, Replica};
 use crate::blocks::Blocks;
-use crate::request::Slab;
+use crate::request::{Request, Slab};
 
 /// What sequences do not take of the step in which they end.
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,7 +94,7 @@ impl Replica {
         }
         self.n_decoding_in_span.take(request.class, request.in_span);
         if desk.policy.has_gaps {
-            request.longest_gap_ns = request.longest_gap_ns.max(self.gaps.longest_after(request.decode_from));
+            self.keep_longest_gap(request);
         }
         if let Some(window) = desk.deployment.window_tokens {
             self.window_sum -= (kv + 1).min(window);
@@ -102,6 +102,11 @@ impl Replica {
         }
         request.admission = u64::MAX; // makes its kink stale
         held
+    }
+
+    /// What a decoding request saw of the steps since it began to decode here.
+    pub(super) fn keep_longest_gap(&self, request: &mut Request) {
+        request.longest_gap_ns = request.longest_gap_ns.max(self.gaps.longest_after(request.decode_from));
     }
 
     /// Sequences whose window is full now stop growing; true if there was one.

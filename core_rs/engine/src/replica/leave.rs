@@ -83,6 +83,11 @@ impl Replica {
             }
         }
         self.count_generated(desk);
+        if desk.policy.has_gaps {
+            for slot in self.decoding.slots() {
+                self.keep_longest_gap(&mut desk.slab[slot]);
+            }
+        }
         let mut lost: Vec<u32> = self.decoding.slots().chain(self.prefilling.iter()).collect();
         lost.append(&mut self.handover.moving);
         lost.append(&mut self.handover.ready);
