@@ -34,11 +34,12 @@ DRAWN = """arrivals: poisson
     input: {dist: lognormal, median: 500 tok, p95: 2 ktok}
     output: {dist: lognormal, median: 100 tok, p95: 400 tok}"""
 N_CELLS = 4
+SEEDS = 6
 MAIN = "import runpy\nrunpy.run_module('planner', run_name='__main__')"
 """Like the entry point, after other code."""
 
 
-def scenario(folder: Path, *, seeds: int = 6, traffic: str = DRAWN) -> str:
+def scenario(folder: Path, *, seeds: int = SEEDS, traffic: str = DRAWN) -> str:
     """A scenario of 16 replicas in four cells."""
     path = folder / "work.yaml"
     path.write_text(SCENARIO.replace("TRAFFIC", traffic).replace("SEEDS", str(seeds)))

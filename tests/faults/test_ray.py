@@ -19,6 +19,7 @@ import pytest
 
 from tests.cluster import (
     N_CELLS,
+    SEEDS,
     Driver,
     cluster,
     is_alive,
@@ -32,7 +33,6 @@ from tests.cluster import (
 from tests.commandline import ROOT, planner
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]
-SEEDS = 6
 ALL = SEEDS * N_CELLS
 
 
@@ -40,19 +40,6 @@ ALL = SEEDS * N_CELLS
 def two_nodes() -> Iterator[Any]:
     with cluster(1, 1) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return scenario(tmp_path_factory.mktemp("work"), seeds=SEEDS)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(work: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The result of threads."""
-    out = tmp_path_factory.mktemp("threads") / "out"
-    Driver(work, out).end()
-    return out
 
 
 def victims(made: Any) -> list[int]:

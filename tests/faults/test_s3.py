@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import Driver, cluster, scenario, until
+from tests.cluster import SEEDS, Driver, cluster, until
 from tests.commandline import ENTRY, ROOT
 
 s3fs = pytest.importorskip("s3fs", reason="needs s3fs and moto[server]")
 moto_server = pytest.importorskip("moto.server", reason="needs s3fs and moto[server]")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-SEEDS = 6
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +41,6 @@ def store() -> Iterator[Any]:
         fs.mkdir("runs")
         yield fs
         server.stop()
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return scenario(tmp_path_factory.mktemp("work"), seeds=SEEDS)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(work: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("threads") / "out"
-    Driver(work, out).end()
-    return out
 
 
 def kept(store: Any, name: str) -> list[str]:

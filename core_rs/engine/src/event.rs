@@ -4,7 +4,21 @@
 //! Ties are broken by the smaller index, so the order of events never depends on the order of insertion.
 
 const ABSENT: u32 = u32::MAX;
-const CHILDREN: usize = 4;
+/// Children of a node in the heaps of the simulator.
+pub const CHILDREN: usize = 4;
+
+/// Where the least child of the node at `at` stands; none below a leaf.
+#[inline]
+pub fn least_child<T: Ord + Copy>(heap: &[T], at: usize) -> Option<usize> {
+    let first = CHILDREN * at + 1;
+    match heap.get(first..first + CHILDREN) {
+        Some(all) => {
+            let (a, b) = (usize::from(all[1] < all[0]), 2 + usize::from(all[3] < all[2]));
+            Some(first + if all[b] < all[a] { b } else { a })
+        }
+        None => (first..heap.len()).min_by_key(|&at| heap[at]),
+    }
+}
 
 /// Members are `0..n`; each is in the heap at most once. All operations are O(log n).
 #[derive(Debug, Clone)]
@@ -110,18 +124,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
 
     fn sink(&mut self, mut at: usize) {
         let item = self.heap[at];
-        loop {
-            let first = CHILDREN * at + 1;
-            let child = match self.heap.get(first..first + CHILDREN) {
-                Some(all) => {
-                    let (a, b) = (usize::from(all[1] < all[0]), 2 + usize::from(all[3] < all[2]));
-                    first + if all[b] < all[a] { b } else { a }
-                }
-                None => match (first..self.heap.len()).min_by_key(|&at| self.heap[at]) {
-                    Some(child) => child,
-                    None => break,
-                },
-            };
+        while let Some(child) = least_child(&self.heap, at) {
             let least = self.heap[child];
             if item <= least {
                 break;

@@ -208,10 +208,11 @@ impl Leg {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn line(a: i128, b: i128) -> StepLine {
+    /// A step of `a` femtoseconds, each later one `b` longer.
+    pub(crate) fn line(a: i128, b: i128) -> StepLine {
         StepLine {
             time_fs: Line { base: a, slope: b },
             energy_fj: Line { base: 3 * a, slope: b },

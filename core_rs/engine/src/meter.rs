@@ -331,25 +331,12 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::StepLine;
+    use crate::leg::tests::line;
 
     #[test]
     fn totals_do_not_depend_on_windows() {
         let (a, b) = (7_300_000_000, 12_345_678);
-        let step = StepLine {
-            time_fs: Line { base: a, slope: b },
-            energy_fj: Line { base: 3 * a, slope: b },
-            bytes: Line { base: 10, slope: 1 },
-            flops: Line { base: 20, slope: 2 },
-            bound: Bound::Memory,
-            memory_fs: a / 2,
-            compute_fs: 0,
-            network_fs: a / 4,
-            launch_fs: a / 4,
-            capped_fs: Line::default(),
-            valid_steps: u64::MAX,
-        };
-        let leg = Leg::new(123_456, &step, None, 900, Pace::default());
+        let leg = Leg::new(123_456, &line(a, b), None, 900, Pace::default());
         let stretch = Stretch {
             leg: &leg,
             from: 3,

@@ -1,7 +1,7 @@
 //! When decoding sequences end: a heap of eight bytes a sequence and four children a node, so that its top and a way
 //! through it touch few cache lines.
 
-const CHILDREN: usize = 4;
+use crate::event::{least_child, CHILDREN};
 
 /// Slots by the decode counter at which they end, the first first; of equals the lower slot.
 #[derive(Debug, Clone, Default)]
@@ -97,18 +97,7 @@ impl Ends {
 
     fn sink(&mut self, mut at: usize) {
         let key = self.heap[at];
-        loop {
-            let first = CHILDREN * at + 1;
-            let child = match self.heap.get(first..first + CHILDREN) {
-                Some(all) => {
-                    let (a, b) = (usize::from(all[1] < all[0]), 2 + usize::from(all[3] < all[2]));
-                    first + if all[b] < all[a] { b } else { a }
-                }
-                None => match (first..self.heap.len()).min_by_key(|&at| self.heap[at]) {
-                    Some(child) => child,
-                    None => break,
-                },
-            };
+        while let Some(child) = least_child(&self.heap, at) {
             let least = self.heap[child];
             if key <= least {
                 break;
