@@ -15,7 +15,7 @@ TOKEN = "set RAY_AUTH_MODE=token, and give its token as RAY_AUTH_TOKEN, RAY_AUTH
 
 def refusal(address: str, error: BaseException) -> Fault:
     """What it means that Ray would not connect."""
-    text = first_line(error)
+    text = last_line(error) if is_passing(error) else first_line(error)
     if "ersion mismatch" in str(error):
         said = " ".join(line.strip() for line in str(error).splitlines())[:400]
         return Fault(f"the cluster runs another version: {said}", SAME)
@@ -27,6 +27,14 @@ def refusal(address: str, error: BaseException) -> Fault:
     if address.startswith("ray://"):
         way_out = "see the logs of its head below /tmp/ray, or run planner on a node of it"
     return Fault(f"the Ray cluster at {address} cannot be used: {text}", way_out)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether trying again may help.
+
+    A port for clients starts a process for each of them, and that process now and then dies as it starts.
+    """
+    return isinstance(error, ConnectionAbortedError)
 
 
 def check_answers(address: str, *, version: str, token: Mapping[str, str]) -> None:
@@ -115,6 +123,11 @@ def package(folder: Path) -> str:
 
 def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+
+
+def last_line(error: BaseException) -> str:
+    """Of an error that quotes a trace of calls, what it comes to."""
+    return next(reversed(str(error).strip().splitlines()), type(error).__name__)[:300]
 
 
 def given_up(n_tries: int, what: str, lost: Exception) -> RunError:

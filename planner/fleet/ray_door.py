@@ -23,12 +23,14 @@ import ray.util.scheduling_strategies
 from planner.errors import CoreError, Fault, PlannerError, RunError
 from planner.fleet import parts, ray_work
 from planner.fleet.draws import Draw, DrawnFacts
-from planner.fleet.ray_address import check_answers, first_line, package, refusal
+from planner.fleet.ray_address import check_answers, first_line, is_passing, last_line, package, refusal
 from planner.fleet.ray_work import Done, Note
 from planner.fleet.storage import Folder
 
 LOOK_S = 2.0
 """How often a worker looks whether it is still wanted, and says how far it is."""
+TRIES = 4
+"""How often a connection is tried whose failure may pass."""
 _LOST = (
     ray.exceptions.WorkerCrashedError,
     ray.exceptions.NodeDiedError,
@@ -270,13 +272,17 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
     if shipped is not None:
         options["runtime_env"] = {"py_modules": [shipped]}
     _hush()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ray.init(**options)
-    except (Exception, SystemExit) as error:
-        ray.shutdown()
-        raise RunError(refusal(address, error)) from None
+    for n_left in reversed(range(TRIES)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ray.init(**options)
+            return
+        except (Exception, SystemExit) as error:
+            ray.shutdown()
+            if n_left == 0 or not is_passing(error):
+                raise RunError(refusal(address, error)) from None
+            _log.info("ray: %s; trying again", last_line(error))
 
 
 def _token() -> dict[str, str]:

@@ -110,6 +110,29 @@ def test_what_ray_refuses_is_said_in_a_line(address: str, error: BaseException, 
     assert "\n" not in said
 
 
+@pytest.mark.parametrize(("n_dead", "n_tried"), [(0, 1), (2, 3), (9, 4)])
+def test_a_process_for_clients_that_dies_as_it_starts_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, n_dead: int, n_tried: int
+) -> None:
+    ray_door = pytest.importorskip("planner.fleet.ray_door")
+    tried: list[int] = []
+
+    def connect(**_: object) -> None:
+        tried.append(1)
+        if len(tried) <= n_dead:
+            raise ConnectionAbortedError("Initialization failure from server:\nTraceback:\n  line\nserver failed.\n")
+
+    monkeypatch.setattr("ray.init", connect)
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    monkeypatch.setattr(ray_door, "check_answers", lambda *_, **__: None)
+    if n_dead < ray_door.TRIES:
+        ray_door._connect("ray://host:10001", None, None)
+    else:
+        with pytest.raises(RunError, match=r"cannot be used: server failed\.; see the logs of its head"):
+            ray_door._connect("ray://host:10001", None, None)
+    assert len(tried) == n_tried
+
+
 def test_ports_that_are_none_are_refused_without_a_look() -> None:
     for address in ("host", "host:", "host:0", "host:99999", "ftp://host:1", ":6379"):
         with pytest.raises(RunError, match="is no address of a Ray cluster"):
