@@ -119,6 +119,22 @@ def numbers(tree: Any, words: frozenset[str]) -> Any:
     return tree
 
 
+def possible(tree: Any, name: str = "") -> Any:
+    """The ends of intervals, none beyond what its figure can be: nothing is below 0 but a margin, no share above 1.
+
+    >>> possible({"attainment_frac": 1.01, "limits": [{"value": -0.2, "margin_frac": -0.2}]})
+    {'attainment_frac': 1.0, 'limits': [{'value': 0.0, 'margin_frac': -0.2}]}
+    """
+    if isinstance(tree, dict):
+        return {key: possible(value, key) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [possible(value, name) for value in tree]
+    if not _is_number(tree):
+        return tree
+    least = tree if name == "margin_frac" else max(tree, 0.0)
+    return min(least, 1.0) if name.endswith("_frac") else least
+
+
 def first(values: Sequence[Number | None]) -> Number | None:
     """The first value, for what is the same or means the first in all seeds."""
     return values[0]

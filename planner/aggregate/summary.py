@@ -104,7 +104,7 @@ def _intervals(run: VariantRun, seeds: Sequence[SeedSummary]) -> Tree:
             for sign in (-1, 1)
         )
         about = {"over": "seeds" if len(trees) > 1 else None, "n": len(trees), "batch_s": None}
-    ends = {name: intervals.numbers(end, _WORDS) for name, end in (("low", low), ("high", high))}
+    ends = {name: intervals.possible(intervals.numbers(end, _WORDS)) for name, end in (("low", low), ("high", high))}
     return {"interval": {"level_frac": intervals.LEVEL_FRAC, **about}, **ends}
 
 

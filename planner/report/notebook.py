@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, ScenarioError, near
 from planner.report.figures import registry, style
-from planner.report.page_answer import fleet, headline, sentences
+from planner.report.page_answer import sentences
 from planner.report.page_compare import side_by_side
+from planner.report.page_fleet import fleet
+from planner.report.page_headline import headline, price
 from planner.report.page_html import View, esc
 from planner.report.page_levels import limits
 from planner.report.verdict import word
@@ -38,7 +40,9 @@ def html(result: Result) -> str:
         view = View(result, name, tree, look)
         head = f"{esc(tree['title'])} [{esc(name)}]" if view.is_one_of_several else esc(tree["title"])
         lead = word(tree) if tree["requests"]["completed"] else "Nothing completed"
-        parts.append(f'<h2>{head}</h2><p class="verdict"><strong>{lead}.</strong> {" ".join(sentences(view))}</p>')
+        parts.append(
+            f'<h2>{head}</h2><p class="verdict"><strong>{lead}.</strong> {" ".join(sentences(view))}</p>{price(view)}'
+        )
         if not view.is_one_of_several:
             parts += [part for part in (fleet(view), limits(view), headline(view)) if part]
     return f'{_STYLE}<div class="planner-result">{"".join(parts)}</div>'

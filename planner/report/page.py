@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from planner.report import page_live
 from planner.report.figures import registry
-from planner.report.page_answer import answer, fleet, headline
+from planner.report.page_answer import answer, question, shared_question
 from planner.report.page_compare import side_by_side
 from planner.report.page_evidence import again, evidence, left_out, sources
 from planner.report.page_figures import figures
+from planner.report.page_fleet import fleet
+from planner.report.page_headline import headline
 from planner.report.page_horizon import horizon
 from planner.report.page_html import View, anchor, esc
 from planner.report.page_levels import limits
@@ -70,7 +72,7 @@ def page(
 <header>
 <p class="eyebrow">Capacity review</p>
 <h1>{title}</h1>
-{_contents(result)}</header>
+{question(shared_question(result))}{_contents(result)}</header>
 <main id="main">
 {"".join(body)}
 </main>

@@ -6,17 +6,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from planner import units
 from planner.aggregate.store import scenario_files
 from planner.report.figures.series import rows_of
-from planner.report.page_html import View, anchor, esc, item_list, section, share, table
+from planner.report.page_html import View, anchor, esc, fact_number, item_list, section, share, table
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
 
 __all__ = ["again", "evidence", "left_out", "sources"]
 
-_KIND_OF_UNIT = {spec.unit: name for name, spec in reversed(units.KINDS.items())}
 _LONGEST_TEXT = 60
 _ADDRESS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}/[A-Za-z0-9._~/?=%+-]*")
 
@@ -52,15 +50,7 @@ def evidence(view: View) -> str | None:
 
 
 def _fact(row: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    kind = _KIND_OF_UNIT.get(row["unit"] or "")
-
-    def number(value: float | None) -> str:
-        if value is None:
-            return ""
-        text = units.format(value, kind) if kind else units.figures(value)
-        return f'<data value="{value!r}">{esc(text)}</data>'
-
-    value = number(row["value"]) if row["value"] is not None else esc(_cut(row["value_text"] or "-"))
+    value = fact_number(row, "value") if row["value"] is not None else esc(_cut(row["value_text"] or "-"))
     grade = esc(row["grade"] or "")
     if row["is_assumed"]:
         grade = f'<span class="assumed">{grade}</span>'
@@ -70,8 +60,8 @@ def _fact(row: Mapping[str, Any], known: Collection[str]) -> list[str]:
     return [
         f"<span{note}>{esc(row['path'])}</span>",
         value,
-        number(row["low"]),
-        number(row["high"]),
+        fact_number(row, "low"),
+        fact_number(row, "high"),
         grade,
         " ".join(f'<a href="#{anchor("source", name)}">{esc(name)}</a>' for name in _named(row["source"], known))
         or esc(row["source"] or "-"),

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from planner.aggregate.result import Result
     from planner.report.figures.style import Look
 
-__all__ = ["View", "anchor", "esc", "item_list", "pointer", "section", "table"]
+__all__ = ["View", "anchor", "esc", "fact_number", "item_list", "pointer", "section", "table"]
 
 Path = Sequence[str | int]
+_KIND_OF_UNIT = {spec.unit: name for name, spec in reversed(units.KINDS.items())}
 LONG_NAME = 28
 """Letters from which on a name may be broken."""
 
@@ -118,6 +119,16 @@ def shown(value: Any, kind: str) -> str:
         size = abs(value) * 100
         return f"{size:,.0f} %" if size >= 10 else f"{size:.1f} %"
     return units.format(value, kind)
+
+
+def fact_number(row: Mapping[str, Any], name: str) -> str:
+    """The value, low or high of a row of the facts in its unit, with its exact value; a dash where there is none."""
+    value = row[name]
+    if value is None:
+        return "-"
+    kind = _KIND_OF_UNIT.get(row["unit"] or "")
+    text = units.format(value, kind) if kind else units.figures(value)
+    return f'<data value="{value!r}">{esc(text)}</data>'
 
 
 def share(value: float) -> str:

@@ -65,6 +65,7 @@ font-size:clamp(1.05rem,1.9vw,1.26rem);line-height:1.45}
 .verdict strong{font-weight:720}.verdict.met strong{color:var(--met)}.verdict.missed strong{color:var(--missed)}
 .verdict.open strong{color:var(--open)}
 .verdict data{font-weight:640;white-space:nowrap}
+.price{max-width:56rem;margin:.7rem 0 0 1.35rem}.price data{font-weight:640;white-space:nowrap}
 .q{color:var(--soft);white-space:nowrap;font-size:.86em}
 .note,figcaption,.sub{color:var(--soft);font-size:.84rem;line-height:1.42}
 .note{max-width:56rem;margin-top:.6rem}

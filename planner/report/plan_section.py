@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner import units
 from planner.report.figures import registry
-from planner.report.page_html import esc, section
+from planner.report.page_headline import price
+from planner.report.page_html import View, esc, section
 from planner.report.page_html import table as bare_table
 from planner.report.plan_text import fixed_racks
 
@@ -30,9 +31,12 @@ def plan(result: Result) -> str | None:
     if found is None:
         return None
     mark = "met" if found["verified"] else "missed"
+    look = registry.look_of(result)
+    shown = View(result, found["shown"], result.variants[found["shown"]], look)
+    lead = f"At {esc(found['shown'])} it costs"
     parts = [
-        f'<p class="verdict {mark}"><strong>{esc(order(found))}</strong> {esc(answer(found))}</p>',
-        _schedule(found, registry.look_of(result)),
+        f'<p class="verdict {mark}"><strong>{esc(order(found))}</strong> {esc(answer(found))}</p>{price(shown, lead)}',
+        _schedule(found, look),
         _demand(found),
         _money(found),
         _fixed(found),
@@ -65,12 +69,13 @@ def answer(found: Mapping[str, Any]) -> str:
     proof = "verified by simulation" if found["verified"] else "NOT verified: a limit is missed in the simulation"
     if found["stopped"]:
         proof += "; the search was stopped early"
+    left = ", and cheaper ones may be left (goal.tries)" if found["cheaper_left"] else ""
     cost = f"{_usd(found['tco_usd'])} discounted over {found['horizon_years']:g} years"
     return (
         f"{cost}, {_usd(found['capex_usd'])} of cash at order, {proof}. By the surfaces no plan can be more than "
         f"{found['gap_frac'] * 100:.2g} % better; "
         f"{found['cheaper_tried']} cheaper {'plan was' if found['cheaper_tried'] == 1 else 'plans were'} simulated "
-        f"beyond them. Dearest to meet: {found['shown']}."
+        f"beyond them{left}. Dearest to meet: {found['shown']}."
     )
 
 

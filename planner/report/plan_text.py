@@ -80,6 +80,9 @@ def _limits(tree: Mapping[str, Any], shown: str) -> list[str]:
             lines.append(f"    {name} {limit['metric']} {limit['quantile']}: {value} of {asked}, {word}")
     for check in tree.get("checks") or []:
         lines.append(f"    with {check['label']}: {'met' if check['verdict'] == 'met' else 'MISSED'}")
+    assumed = tree["evidence"]["assumed_frac"]
+    if assumed is not None:
+        lines.append(f"    {assumed * 100:.0f} % of its cost's swing is from assumed facts")
     return lines
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from planner.aggregate.intervals import T_95, end, half_width, mean, numbers, over_seeds, t_95, total
+from planner.aggregate.intervals import T_95, end, half_width, mean, numbers, over_seeds, possible, t_95, total
 
 
 def density(t: float, degrees: int) -> float:
@@ -71,3 +71,14 @@ def test_numbers_only() -> None:
         "empty": [],
     }
     assert numbers(tree, frozenset({"verdict"})) == {"busy_frac": None, "rows": [{"value": 1.0}]}
+
+
+def test_an_end_stays_where_its_figure_can_be() -> None:
+    # Seeds of 90 % and 100 %: half = 6.3138 x 0.05, so the mean of 95 % has ends at 63 % and 127 %.
+    seeds = [{"attainment_frac": one, "ttft_s": (one - 0.9) * 4, "margin_frac": one - 0.9} for one in (0.9, 1.0)]
+    low, high = (possible(over_seeds(seeds, end(sign))) for sign in (-1, 1))
+    half = 6.3138 * 0.05
+    assert low["attainment_frac"] == pytest.approx(0.95 - half)
+    assert high["attainment_frac"] == 1.0
+    assert low["ttft_s"] == 0.0
+    assert low["margin_frac"] == pytest.approx(0.05 - half), "a margin may be below nothing"

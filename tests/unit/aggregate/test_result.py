@@ -140,15 +140,15 @@ def test_rejected_requests_are_offered_and_not_attained() -> None:
 
 
 def test_means_over_seeds_and_sums_of_counts() -> None:
-    tree = summed(simulated(), simulated(ttft=0.35, input_tokens=7300))
+    tree = summed(simulated(), simulated(ttft=0.27, input_tokens=7300))
     assert tree["requests"]["offered"] == 200
     assert tree["tokens"] == {"input": 14_500, "output": 7200}
-    assert tree["classes"]["chat"]["ttft_s"]["mean"] == pytest.approx(0.3)
+    assert tree["classes"]["chat"]["ttft_s"]["mean"] == pytest.approx(0.26)
     assert tree["classes"]["chat"]["offered"] == 100
-    half = 6.3138 * 0.05  # t(1) x s / sqrt(2), s = 0.1 / sqrt(2)
-    assert tree["low"]["classes"]["chat"]["ttft_s"]["mean"] == pytest.approx(0.3 - half)
-    assert tree["high"]["classes"]["chat"]["ttft_s"]["mean"] == pytest.approx(0.3 + half)
-    assert [seed["classes"]["chat"]["ttft_s"]["mean"] for seed in tree["seeds"]] == [0.25, 0.35]
+    half = 6.3138 * 0.01  # t(1) x s / sqrt(2), s = 0.02 / sqrt(2)
+    assert tree["low"]["classes"]["chat"]["ttft_s"]["mean"] == pytest.approx(0.26 - half)
+    assert tree["high"]["classes"]["chat"]["ttft_s"]["mean"] == pytest.approx(0.26 + half)
+    assert [seed["classes"]["chat"]["ttft_s"]["mean"] for seed in tree["seeds"]] == [0.25, 0.27]
     assert [seed["run"]["seed"] for seed in tree["seeds"]] == [1, 2]
     assert tree["cost"]["parts"]["racks"] == tree["seeds"][0]["cost"]["parts"]["racks"]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from planner.aggregate.result import Result
 from planner.report.plan_section import plan
 from planner.report.plan_text import plan_report
@@ -37,6 +39,12 @@ def _result(**changes: Any) -> Result:
         "pools": {"a<b": {}},
         "classes": {"chat": {"limits": [limit]}},
         "checks": [{"label": "5 % kept free", "verdict": "met"}],
+        "requests": {"completed": 9},
+        "cost": {"usd_per_mtok_out_whole": 0.5, "usd_per_h": 300.0},
+        "fleet": {"facility_w": {"mean": 1e5}},
+        "interval": {"over": None},
+        "evidence": {"assumed_frac": 0.61},
+        "run": {"seed": 1},
     }
     made = {
         "tco_usd": 5.4e6,
@@ -58,7 +66,12 @@ def _result(**changes: Any) -> Result:
         ],
         "runner_ups": [{"racks": {"a<b": 4}, "more": 5e4, "more_frac": 0.01}],
     } | changes
-    return Result({"one.peak": tree}, {}, {}, plan=made)
+    facts = pl.DataFrame(
+        [("one.peak", 1, "racks.r.capex_usd", 3.5e5, 1.6e6, "usd_per_rack", 9.0)],
+        schema=["variant", "seed", "path", "low", "high", "unit", "swing_usd_per_h"],
+        orient="row",
+    )
+    return Result({"one.peak": tree}, {"facts": facts}, {}, plan=made)
 
 
 def test_the_page_shows_the_schedule_demand_money_and_what_limits_are_worth() -> None:
@@ -69,6 +82,11 @@ def test_the_page_shows_the_schedule_demand_money_and_what_limits_are_worth() ->
     for words in (
         "3 (+1)",
         "Order 2 a&lt;b for one, 1 a&lt;b for two.",
+        "At one.peak it costs",
+        ">61.0 %</data> of the swing of this cost is of facts that are assumed or undisclosed",
+        "racks.r.capex_usd",
+        ">1.60 MUSD/rack<",
+        "cheaper ones may be left",
         "2027-01-01",
         "80.0 %",
         "all_x",
