@@ -262,5 +262,5 @@ def scenario(text: str = SCENARIO, *sets: str) -> Scenario:
 
 def variant(of: Fleet, *sims: SimTables, asked: Scenario | None = None, traffic: Traffic | None = None) -> VariantRun:
     """A variant with a seed for each simulation."""
-    seeds = tuple(SeedRun(seed=ix + 1, sim=each, traffic=traffic or Traffic()) for ix, each in enumerate(sims))
+    seeds = tuple(SeedRun(seed=ix + 1, tables=each, traffic=traffic or Traffic()) for ix, each in enumerate(sims))
     return VariantRun(scenario=asked or scenario(), fleet=of, seeds=seeds)

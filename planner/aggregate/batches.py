@@ -83,7 +83,7 @@ def _with_latencies(one: SeedRun, ix: int) -> SeedRun:
         f"span_{name}": pl.Series([found[class_ix] for class_ix in classes["class_ix"]], dtype=pl.UInt64)
         for name, found in counts.items()
     }
-    return replace(one, sim=replace(one.sim, sketches=sketches, classes=classes.with_columns(**columns)))
+    return replace(one, tables=replace(one.sim, sketches=sketches, classes=classes.with_columns(**columns)))
 
 
 def told(classes: Tree, whole: Tree, share: float) -> Tree:
@@ -136,7 +136,7 @@ def _requests(seed: SeedRun, rows: Sequence[Mapping[str, int]]) -> SeedRun:
             for row in rows:
                 columns[f"span_{name}"][place[row["class_ix"]]] += row[name]
     classes = pl.DataFrame(columns, schema=sim.classes.schema)
-    return replace(seed, sim=replace(sim, classes=classes, sketches=sim.sketches.clear()))
+    return replace(seed, tables=replace(sim, classes=classes, sketches=sim.sketches.clear()))
 
 
 def ends(tree: Tree, batches: Sequence[Tree], *, times: float) -> tuple[Tree, Tree]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,8 +46,14 @@ class SeedRun:
     """One simulation."""
 
     seed: int
-    sim: SimTables
+    tables: SimTables | Callable[[], SimTables]
+    """What it left, or what gives it: of many simulations the tables are kept packed."""
     traffic: TrafficFacts
+
+    @property
+    def sim(self) -> SimTables:
+        """What it left."""
+        return self.tables() if callable(self.tables) else self.tables
 
 
 @dataclass(frozen=True, slots=True)

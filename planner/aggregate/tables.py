@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from planner.facts.fact import Fact
 
 Row = dict[str, Any]
+_TOGETHER = 32
+"""Simulations whose tables are put together before more are made."""
 
 
 def tables(variants: Sequence[VariantSummary]) -> dict[str, pl.DataFrame]:
@@ -43,16 +45,28 @@ def tables(variants: Sequence[VariantSummary]) -> dict[str, pl.DataFrame]:
     import polars as pl
 
     made: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+    some: dict[str, list[pl.DataFrame]] = {name: [] for name in TABLES}
+
+    def put_together(at_least: int) -> None:
+        """Frames of a few rows take more memory for their columns than for their rows."""
+        for name, frames in some.items():
+            if len(frames) >= at_least:
+                made[name].append(pl.concat(frames, rechunk=True))
+                frames.clear()
+
     for variant in variants:
         fixed = facts_used(variant.run.fleet, variant.run.scenario.base_dir)
         for seed in variant.seeds:
             for name, frame in _of_seed(variant, seed, fixed).items():
-                made[name].append(_keyed(frame, variant.run.scenario.name, seed.run.seed, TABLES[name]))
-    return {
-        name: pl.concat(frames, rechunk=True) if frames else pl.DataFrame(schema=schema_of(TABLES[name]))
-        for name, frames in made.items()
-        if frames or name not in ON_DEMAND
-    }
+                some[name].append(_keyed(frame, variant.run.scenario.name, seed.run.seed, TABLES[name]))
+            put_together(_TOGETHER)
+    put_together(1)
+    found = {}
+    for name in TABLES:
+        frames = made.pop(name)
+        if frames or name not in ON_DEMAND:
+            found[name] = pl.concat(frames) if frames else pl.DataFrame(schema=schema_of(TABLES[name]))
+    return found
 
 
 def _keyed(frame: pl.DataFrame, variant: str, seed: int, columns: Columns) -> pl.DataFrame:

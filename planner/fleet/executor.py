@@ -111,7 +111,9 @@ class Tally:
         self.n_cells = sum(sim.n_cells for sim in simulations)
         self.total_s = sum(sim.n_cells * sim.end_ns for sim in simulations) / NS_PER_S
         self.n_requests = sum(sum(sim.n_requests) for sim in simulations)
-        self.now_ns = dict.fromkeys(to_do, 0)
+        self.left = set(to_do)
+        self.now_ns: dict[Item, int] = {}
+        """The clocks of cells under way."""
         self.n_done = self.n_cells - len(to_do)
         self.done_ns = sum(sim.n_cells * sim.end_ns for sim in simulations) - sum(
             simulations[s].end_ns for s, _ in to_do
@@ -119,12 +121,14 @@ class Tally:
 
     def at(self, item: Item, now_ns: int) -> None:
         """The clock of a cell under way."""
-        if item in self.now_ns:
+        if item in self.left:
             self.now_ns[item] = min(now_ns, self.simulations[item[0]].end_ns)
 
     def done(self, item: Item) -> None:
         """A cell is done."""
-        if self.now_ns.pop(item, None) is not None:
+        if item in self.left:
+            self.left.remove(item)
+            self.now_ns.pop(item, None)
             self.n_done += 1
             self.done_ns += self.simulations[item[0]].end_ns
 

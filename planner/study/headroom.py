@@ -267,7 +267,7 @@ def _slim(run: VariantRun) -> VariantRun:
     """What is looked at once a search has ended: many simulations are kept."""
     (seed,) = run.seeds
     sim = replace(seed.sim, windows=seed.sim.windows.clear(), class_windows=seed.sim.class_windows.clear())
-    return replace(run, seeds=(replace(seed, sim=sim),))
+    return replace(run, seeds=(replace(seed, tables=sim),))
 
 
 def _loaded(scenario: Scenario, factor: float, seed: int) -> Scenario:

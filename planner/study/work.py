@@ -86,9 +86,11 @@ def simulate(
     """
     from planner.aggregate.inputs import SeedRun, VariantRun
     from planner.core import SimTables, finish
+    from planner.study.shelf import Shelf
 
     simulations, jobs, fleets = _plan(asked, executor, inputs=inputs, stage=stage)
-    done: dict[int, tuple[SimTables, DrawnFacts]] = {}
+    shelf = Shelf()
+    done: dict[int, tuple[Callable[[], SimTables], DrawnFacts]] = {}
     asked_by: dict[int, list[Asked]] = {}
     for job in jobs:
         asked_by.setdefault(job.simulation, []).append(asked[job.asked])
@@ -97,11 +99,14 @@ def simulate(
             strict = next((each for each in asked_by[part.simulation] if each.unfit == "refuse"), None)
             if strict is not None:
                 check_fits(strict.scenario, strict.fleet, part.facts.shortest_kv_tokens)
-            done[part.simulation] = (finish(part.tables), part.facts)
+            done[part.simulation] = (shelf.put(finish(part.tables)), part.facts)
+    jobs_of: dict[int, list[_Job]] = {}
+    for job in jobs:
+        jobs_of.setdefault(job.asked, []).append(job)
     runs = []
     for ix, (each, fleet) in enumerate(zip(asked, fleets, strict=True)):
-        mine = [(job.seed, *done[job.simulation]) for job in jobs if job.asked == ix]
-        seeds = tuple(SeedRun(seed=seed, sim=sim, traffic=facts) for seed, sim, facts in mine)
+        mine = [(job.seed, *done[job.simulation]) for job in jobs_of.get(ix, ())]
+        seeds = tuple(SeedRun(seed=seed, tables=tables, traffic=facts) for seed, tables, facts in mine)
         runs.append(VariantRun(scenario=each.scenario, fleet=fleet, seeds=seeds))
     return runs
 
