@@ -9,9 +9,7 @@ from planner.aggregate.leaves import shown
 from planner.errors import Fault, RunError
 from planner.report.compare import Against, Comparison, Row, Side
 from planner.report.compare_text import change, fact_lines, headline_rows, signed
-from planner.report.page_html import esc, item_list, section, table
-from planner.report.page_live import POLICY_STILL
-from planner.report.page_style import sheet
+from planner.report.page_html import document, esc, item_list, section, table
 from planner.report.text import percent
 from planner.words import plain
 
@@ -23,32 +21,12 @@ _MARKS = {"better": "met", "worse": "missed"}
 
 def page(found: Comparison) -> str:
     """The page, whole: each other beside the base, every figure, what differs, and the rules."""
-    title = esc(f"{found.base.tree['title']}: comparison")
-    body = "".join(_one(ix, found.base, one) for ix, one in enumerate(found.against))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY_STILL}">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>{sheet()}</style>
-</head>
-<body>
-<a class="skip" href="#main">To the comparison</a>
-<header>
-<p class="eyebrow">Comparison</p>
-<h1>{title}</h1>
-</header>
-<main id="main">
-{body}
-</main>
-<footer>Made by planner from finished results; nothing on this page was simulated anew.</footer>
-</body>
-</html>
-"""
+    return document(
+        found.base.tree["title"],
+        "".join(_one(ix, found.base, one) for ix, one in enumerate(found.against)),
+        eyebrow="Comparison",
+        foot="Made by planner from finished results; nothing on this page was simulated anew.",
+    )
 
 
 def write(found: Comparison, out: Path) -> Path:

@@ -28,13 +28,12 @@ def save_drawing(rows: pl.DataFrame, draw: Callable[[], Mapping[str, Any]], fold
         way_out = "pip install 'jalapeno-fleet-planner[figure]'"
         raise RunError(Fault("the libraries for figures are not installed", way_out)) from None
     drawing = draw()
-    spec = style.specification(drawing) | {"background": "white", "padding": 12}
     into = folder / "figures"
     try:
         into.mkdir(parents=True, exist_ok=True)
         paths = [into / f"{name}.{ending}" for ending in ("parquet", "svg", "png")]
         rows.write_parquet(paths[0], compression="zstd")
-        paths[1].write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+        paths[1].write_text(vl_convert.vega_to_svg(style.on_white(drawing)), encoding="utf-8")
         paths[2].write_bytes(style.png(drawing))
     except OSError as error:
         what = f"cannot write {into}: {error.strerror or error}"

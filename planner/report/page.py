@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from planner.report import page_live
 from planner.report.figures import registry
 from planner.report.page_answer import answer, question, shared_question
 from planner.report.page_compare import side_by_side
@@ -19,9 +18,8 @@ from planner.report.page_figures import figures
 from planner.report.page_fleet import fleet
 from planner.report.page_headline import headline
 from planner.report.page_horizon import horizon
-from planner.report.page_html import View, anchor, esc
+from planner.report.page_html import View, anchor, document, esc
 from planner.report.page_levels import limits
-from planner.report.page_style import sheet
 from planner.report.page_traffic import traffic
 from planner.report.plan_section import plan
 
@@ -55,31 +53,14 @@ def page(
     body = [_one(section, result) for section in BEFORE_VARIANTS]
     body += [_variant(result, name, chosen, rows) for name in result.variants]
     body += [_one(section, result) for section in AFTER_VARIANTS]
-    title = esc(first["title"])
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{page_live.policy()}">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{title}: capacity review</title>
-<style>{sheet()}</style>
-</head>
-<body>
-<a class="skip" href="#main">To the answer</a>
-<header>
-<p class="eyebrow">Capacity review</p>
-<h1>{title}</h1>
-{question(shared_question(result))}{_contents(result)}</header>
-<main id="main">
-{"".join(body)}
-</main>
-<footer>Made by planner from a finished result; nothing on this page was computed anew.</footer>
-{page_live.scripts()}</body>
-</html>
-"""
+    return document(
+        first["title"],
+        "".join(body),
+        eyebrow="Capacity review",
+        head=f"{question(shared_question(result))}{_contents(result)}",
+        foot="Made by planner from a finished result; nothing on this page was computed anew.",
+        has_script=True,
+    )
 
 
 def _one(section: Section, result: Result) -> str:

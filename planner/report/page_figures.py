@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from planner.report import page_live
 from planner.report.figures import style
-from planner.report.page_html import View, anchor, esc, section, table
+from planner.report.page_html import View, anchor, esc, section, sheet_table
 
 if TYPE_CHECKING:
+    from planner.report.figures.live import Time
     from planner.report.figures.registry import Drawn
 
-__all__ = ["figure", "figures"]
+__all__ = ["block", "figure", "figures"]
 
 
 def figures(view: View, made: Sequence[Drawn]) -> str:
@@ -28,7 +29,7 @@ def figures(view: View, made: Sequence[Drawn]) -> str:
 
 
 def figure(view: View, drawn: Drawn, *, is_alone: bool = False) -> str:
-    """One figure: its title, the drawing, how it is read, its rows as a table, and what the live drawing is made of."""
+    """One figure of a result."""
     name, level = anchor(view.name, "figure", drawn.figure.name), view.level + 1
     title = f'<h{level} class="figure" id="{name}">{esc(drawn.figure.title)}</h{level}>'
     pools = f' data-pools="{page_live.pools(view.look, list(view.tree["pools"]))}"' if is_alone else ""
@@ -36,23 +37,19 @@ def figure(view: View, drawn: Drawn, *, is_alone: bool = False) -> str:
     head = f'<figure aria-labelledby="{name}" {kind}>{title}'
     if drawn.chart is None:
         return f'{head}<p class="note">{esc(drawn.why)}.</p></figure>'
-    vega = style.compiled(drawn.chart)
-    svg = style.inline_svg(vega, alt=drawn.alt)
-    caption = f"<figcaption>{esc(drawn.figure.caption)}</figcaption>"
-    spec = page_live.specification(vega, drawn.time)
-    return f"{head}{svg}{caption}{_sheet(view, drawn)}{spec}</figure>"
-
-
-def _sheet(view: View, drawn: Drawn) -> str:
-    """The rows of a figure, folded away."""
-    sheet = drawn.sheet
-    name = f"{drawn.figure.title}, {view.name}" if view.is_one_of_several else drawn.figure.title
-    told = table(
-        f"{name}: its figures",
-        [esc(head) for head in sheet.head],
-        [[esc(c) for c in row] for row in sheet.rows],
-        words=sheet.words,
-    )
     where = f"All rows: <code>figures/{esc(drawn.figure.name)}.parquet</code>."
-    note = f'<p class="note">{esc(sheet.note)} {where}</p>'
-    return f'<details class="sheet"><summary>The same as a table</summary>{told}{note}</details>'
+    told = sheet_table(f"{drawn.figure.title}{f', {view.name}' if view.is_one_of_several else ''}", drawn.sheet, where)
+    return f"{head}{_drawing(drawn.chart, drawn.alt, drawn.figure.caption, told, drawn.time)}</figure>"
+
+
+def block(drawing: Mapping[str, Any], *, at: str, title: str, level: int, alt: str, caption: str, told: str) -> str:
+    """A figure of a page that is no result's: `told` is its table, HTML."""
+    head = f'<figure aria-labelledby="{at}"><h{level} class="figure" id="{at}">{esc(title)}</h{level}>'
+    return f"{head}{_drawing(drawing, alt, caption, told, None)}</figure>"
+
+
+def _drawing(drawing: Mapping[str, Any], alt: str, caption: str, told: str, time: Time | None) -> str:
+    """The still drawing, how it is read, its rows as a table, and what the live drawing is made of."""
+    vega = style.compiled(drawing)
+    svg = style.inline_svg(vega, alt=alt)
+    return f"{svg}<figcaption>{esc(caption)}</figcaption>{told}{page_live.specification(vega, time)}"

@@ -8,13 +8,26 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from planner import units
+from planner.report import page_live, page_style
 from planner.words import plain
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
+    from planner.report.figures.sheet import Sheet
     from planner.report.figures.style import Look
 
-__all__ = ["View", "anchor", "esc", "fact_number", "item_list", "pointer", "section", "table"]
+__all__ = [
+    "View",
+    "anchor",
+    "document",
+    "esc",
+    "fact_number",
+    "item_list",
+    "pointer",
+    "section",
+    "sheet_table",
+    "table",
+]
 
 Path = Sequence[str | int]
 _KIND_OF_UNIT = {spec.unit: name for name, spec in reversed(units.KINDS.items())}
@@ -191,3 +204,43 @@ def section(title: str, body: str, *, at: str, level: int | None = None, classes
     kinds = f' class="{classes}"' if classes else ""
     head = f'<h{level} id="{at}"{kind}>{escape(title)}</h{level}>'
     return f'<section aria-labelledby="{at}"{kinds}>{head}\n{body}\n</section>'
+
+
+def sheet_table(name: str, sheet: Sheet, note: str = "") -> str:
+    """The rows of a figure, folded away."""
+    rows = [[esc(cell) for cell in row] for row in sheet.rows]
+    told = table(f"{name}: its figures", [esc(head) for head in sheet.head], rows, words=sheet.words)
+    said = f'<p class="note">{" ".join(part for part in (esc(sheet.note), note) if part)}</p>'
+    return f'<details class="sheet"><summary>The same as a table</summary>{told}{said}</details>'
+
+
+def document(title: str, body: str, *, eyebrow: str, foot: str, has_script: bool = False, head: str = "") -> str:
+    """A page, whole: it asks no network for anything, and runs no script but, if it has one, its own.
+
+    `title`, `eyebrow` and `foot` are text; `body` is HTML, and so is `head`, what stands below the title.
+    """
+    policy = page_live.policy() if has_script else page_live.POLICY_STILL
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{esc(title)}: {esc(eyebrow.lower())}</title>
+<style>{page_style.sheet()}</style>
+</head>
+<body>
+<a class="skip" href="#main">To the answer</a>
+<header>
+<p class="eyebrow">{esc(eyebrow)}</p>
+<h1>{esc(title)}</h1>
+{head}</header>
+<main id="main">
+{body}
+</main>
+<footer>{esc(foot)}</footer>
+{page_live.scripts() if has_script else ""}</body>
+</html>
+"""

@@ -52,7 +52,10 @@ def test_a_figure_is_drawn_by_its_ending(tmp_path: Path) -> None:
     pytest.importorskip("altair", reason="needs the extra 'figure'")
     done = planner("frontier", "gpt-oss-20b", "--chips", "gb300,jalapeno", "--figure", str(page))
     assert done.exit_code == 0, done.output
-    assert "jalapeno, inferred" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "jalapeno, inferred" in text
+    assert "default-src 'none'" in text
+    assert "unsafe-eval" not in text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from planner import Result
+from planner.report.frontier_figure import save
 from planner.report.write import write_page
+from planner.study.frontier import frontier
 from tests import reviews
 from tests.page import browser as driver
 from tests.page.browser import Browser
@@ -263,3 +265,16 @@ def test_it_can_be_walked_by_keyboard(tab: Browser, made: dict[str, tuple[Path, 
         e => e.scrollWidth <= e.clientWidth || (e.tabIndex === 0 && e.getAttribute('aria-label')))""")
     assert tab.eval("document.querySelectorAll('header,main,footer').length") == 3
     assert tab.eval("document.querySelector('a.skip').getAttribute('href')") == "#main"
+
+
+def test_a_frontier_is_as_quiet_and_live(tab: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "frontier.html"
+    save(frontier("gpt-oss-20b", ["gb300", "jalapeno"]), page)
+    tab.open(page, width=390)
+    tab.see_all()
+    keep(tab, "frontier-390")
+    assert tab.console == []
+    assert [url for url in tab.requests if not url.startswith(("data:", page.resolve().as_uri()))] == []
+    assert tab.eval("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.eval("document.querySelectorAll('.is-live > .live svg').length") == 3
+    assert tab.eval("[...document.querySelectorAll('.chip')].map(e => e.innerText)") == ["gb300", "jalapeno"]

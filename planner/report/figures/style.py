@@ -27,6 +27,7 @@ __all__ = [
     "live",
     "live_config",
     "look",
+    "on_white",
     "png",
     "still",
 ]
@@ -252,9 +253,13 @@ def png(drawing: Mapping[str, Any]) -> bytes:
     """The chart as a picture on white."""
     import vl_convert
 
-    spec = still(compiled(drawing)) | {"background": "white", "padding": 12}
-    made: bytes = vl_convert.vega_to_png(spec, scale=PNG_SCALE)
+    made: bytes = vl_convert.vega_to_png(on_white(drawing), scale=PNG_SCALE)
     return made
+
+
+def on_white(drawing: Mapping[str, Any]) -> dict[str, Any]:
+    """The chart as Vega, still, with a ground and an edge of its own."""
+    return still(compiled(drawing)) | {"background": "white", "padding": 12}
 
 
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"[^>]*>')

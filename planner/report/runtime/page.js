@@ -54,9 +54,9 @@
       this.tools = one("div", { class: "tools", role: "toolbar", "aria-label": "What the figures show" });
       home.before(this.tools);
       const pools = JSON.parse(home.dataset.pools ?? "[]");
-      if (pools.length > 1) this.chips(pools);
+      if (pools.length > 1) this.chips(pools, home.dataset.one ?? "Pool");
     }
-    chips(pools) {
+    chips(pools, kind) {
       const all = pools.map(([name, shown, colour]) => {
         const chip = one("button", { type: "button", class: "chip", "aria-pressed": "false" });
         chip.append(one("span", { class: `sw ${colour}`, "aria-hidden": "true" }), shown);
@@ -67,8 +67,8 @@
         });
         return chip;
       });
-      const row = one("span", { class: "row", role: "group", "aria-label": "Pick out a pool" });
-      row.append(one("span", { class: "name" }, "Pool"), ...all);
+      const row = one("span", { class: "row", role: "group", "aria-label": `Pick out a ${kind.toLowerCase()}` });
+      row.append(one("span", { class: "name" }, kind), ...all);
       this.tools.append(row);
     }
     clock(time) {
