@@ -173,6 +173,7 @@ class Simulation:
 
             self.set(now + timeout, TIMES_OUT, (seq.row, self.n_sent), give_up)
         replica.waiting.append(seq)
+        seq.seen = now if replica.next_ns is None else replica.next_ns
         replica.stir(now)
 
     def away(self, klass: int, replica: Replica) -> int:

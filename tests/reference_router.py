@@ -59,7 +59,7 @@ class Router:
             one = below(len(among), 0)
             other = (one + 1 + below(len(among) - 1, 1)) % len(among)
             best = min((among[one], among[other]), key=self.load)
-        elif self.kind == "least-outstanding-tokens":
+        elif self.kind in ("least-outstanding-tokens", "least-requests"):
             best = min(among, key=self.load)
         elif self.kind in ("session-affine", "prefix-affine"):
             best = self.affine(seq, everyone, among)
@@ -91,7 +91,7 @@ class Router:
         self.outstanding[replica.number].remove(seq)
 
     def tokens(self, replica: Replica) -> int:
-        return sum(seq.input for seq in self.outstanding[replica.number])
+        return sum(1 if self.kind == "least-requests" else seq.input for seq in self.outstanding[replica.number])
 
     def load(self, replica: Replica) -> tuple[int, int, int]:
         return self.tokens(replica), self.chosen[replica.number], replica.number

@@ -64,6 +64,7 @@ class Seq:
     replica: Replica | None = None  # where it was sent
     source: Replica | None = None  # the prefill replica that still holds its prompt
     leaving: str | None = None  # its client has gone: "again", or its fate
+    seen: int | None = None  # when its replica first looked at it
     start: int | None = None
     first: int | None = None  # its first token, in whatever attempt
     times: list[int] = field(default_factory=list)  # when each of its tokens came

@@ -176,7 +176,7 @@ def replay(run: Run, engine: dict[str, Any] | None = None) -> Replayed:
         "length_ns": last_ns + 1,
         "drain_ns": round(_LONGEST_S * 1e9),
         "window_ns": _WINDOW_NS,
-        "router": "least-outstanding-tokens",
+        "router": "least-requests",
         "n_pools": 1,
         "hash_block_tokens": run.hash_tokens,
         "classes": [{"limits": [], "targets": [{"deployments": [0], "share": None}]}],
@@ -187,9 +187,8 @@ def replay(run: Run, engine: dict[str, Any] | None = None) -> Replayed:
     assert tables.requests is not None
     seconds = tables.requests.select(
         pl.col("seen_ns", "start_ns", "first_token_ns", "end_ns").cast(pl.Float64) / 1e9,
-        pl.col("arrival_ns").cast(pl.Float64) / 1e9,
         pl.col("output_tokens"),
-    ).with_columns(seen_ns=pl.col("seen_ns").fill_null(pl.col("arrival_ns")))
+    )
     metrics = _metrics(seconds, "seen_ns", "first_token_ns", "end_ns")
     times = seconds.select(
         queued_s="seen_ns", scheduled_s="start_ns", first_token_s="first_token_ns", last_token_s="end_ns"

@@ -240,6 +240,7 @@ class Router(Section):
         "random",
         "power-of-two",
         "least-outstanding-tokens",
+        "least-requests",
         "prefix-affine",
         "session-affine",
         "slo-aware",

@@ -55,6 +55,7 @@ CHANGES = {
     "round-robin": [("least-outstanding-tokens", "round-robin")],
     "random": [("least-outstanding-tokens", "random")],
     "power-of-two": [("least-outstanding-tokens", "power-of-two")],
+    "least-requests": [("least-outstanding-tokens", "least-requests")],
     "slo-aware": [("least-outstanding-tokens", "slo-aware")],
     "candidates": [("least-outstanding-tokens", "{policy: slo-aware, candidates: 1}"), (LINE, LINE + TALK)],
     "rejects": [("least-outstanding-tokens", "{policy: slo-aware, rejects: true}"), ("p95: 500 ms", "p95: 60 ms")],

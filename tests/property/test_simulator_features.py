@@ -18,6 +18,7 @@ ROUTERS = [
     "random",
     "power-of-two",
     "least-outstanding-tokens",
+    "least-requests",
     "prefix-affine",
     "session-affine",
     "slo-aware",

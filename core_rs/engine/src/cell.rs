@@ -103,7 +103,7 @@ impl Sim {
         let mut deployments = Vec::new();
         let mut deployment_of = Vec::new();
         let mut replicas = Vec::new();
-        let policy = Policy::new(&spec.classes);
+        let policy = Policy::new(&spec.classes, spec.keep_requests);
         for (at, placed) in spec.deployments.iter().enumerate() {
             let deployment = Deployment::new(at, placed, spec.hash_block_tokens)?;
             for _ in 0..placed.n_replicas {

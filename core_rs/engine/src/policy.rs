@@ -15,6 +15,8 @@ pub struct Policy {
     pub has_leavers: bool,
     /// Some class has a limit on gaps between tokens.
     pub has_gaps: bool,
+    /// When a request was first looked at is kept.
+    pub notes_looks: bool,
     /// By class: 0 goes first.
     pub level: Vec<usize>,
     pub n_levels: usize,
@@ -23,7 +25,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    pub fn new(classes: &[ClassSpec]) -> Self {
+    pub fn new(classes: &[ClassSpec], notes_looks: bool) -> Self {
         let mut priorities: Vec<u32> = classes.iter().map(|class| class.priority).collect();
         priorities.sort_unstable();
         priorities.dedup();
@@ -33,6 +35,7 @@ impl Policy {
             has_leavers: classes.iter().any(|class| class.timeout_ns.is_some() || class.cancel_after_ns.is_some()),
             has_gaps: classes.iter().any(|class| class.limits.iter().any(|limit| limit.metric == Metric::Itl)),
             has_caps: classes.iter().any(|class| class.batch_cap.is_some()),
+            notes_looks,
             level: classes.iter().map(level).collect(),
             n_levels: priorities.len(),
             batch_cap: classes.iter().map(|class| class.batch_cap.unwrap_or(u64::MAX)).collect(),

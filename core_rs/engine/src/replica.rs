@@ -187,6 +187,9 @@ impl Replica {
         if deployment.is_ahead {
             return self.arrive_ahead(slot, now, desk);
         }
+        if desk.policy.notes_looks {
+            desk.slab[slot].seen_ns = self.next_look(now, desk);
+        }
         let can_join = self.waiting.front() == Some(slot)
             && self.n_running(deployment) < deployment.max_batch
             && self.decoding.len() as u64 * deployment.verified_tokens < deployment.chunk_tokens;

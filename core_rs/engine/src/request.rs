@@ -74,7 +74,7 @@ pub struct Request {
     pub session: Option<u64>,
     /// When it was sent to its replica.
     pub sent_ns: u64,
-    /// When its replica first looked at it, where steps are formed ahead; `NEVER` elsewhere.
+    /// When its replica first looked at it; kept where steps are formed ahead or rows are kept, `NEVER` elsewhere.
     pub seen_ns: u64,
     /// The longest gap between its tokens before `decode_from`.
     pub longest_gap_ns: u64,

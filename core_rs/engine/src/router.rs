@@ -102,7 +102,7 @@ impl Router {
         };
         let target = &mut class.targets[at];
         let among = &target.deployments;
-        let input = u64::from(ask.asked.input_tokens);
+        let input = self.kind.weight(ask.asked.input_tokens);
         let signals = &self.signals;
         let replica = match self.kind {
             RouterKind::RoundRobin => {
@@ -114,7 +114,7 @@ impl Router {
             RouterKind::PowerOfTwo => {
                 draws::better_of_two(signals, among, &mut ask.stream(self.seed, Purpose::RouterChoice))
             }
-            RouterKind::LeastOutstandingTokens => signals.least(among),
+            RouterKind::LeastOutstandingTokens | RouterKind::LeastRequests => signals.least(among),
             RouterKind::PrefixAffine | RouterKind::SessionAffine => {
                 let is_prefix = self.kind == RouterKind::PrefixAffine;
                 let key = ask.prefix.filter(|_| is_prefix).or(ask.asked.session);
@@ -133,8 +133,9 @@ impl Router {
     /// Choose who takes over from a prefill replica: of `among` the one with the fewest outstanding tokens.
     pub fn choose_decode(&mut self, among: &[usize], input_tokens: u32) -> Option<u32> {
         let replica = self.signals.least(among)?;
-        self.signals.sent(replica, u64::from(input_tokens));
-        self.signals.first_token(replica, u64::from(input_tokens));
+        let input = self.kind.weight(input_tokens);
+        self.signals.sent(replica, input);
+        self.signals.first_token(replica, input);
         Some(replica)
     }
 
@@ -145,7 +146,7 @@ impl Router {
 
     /// A request that was sent to `replica` has its first token.
     pub fn first_token(&mut self, replica: u32, input_tokens: u32) {
-        self.signals.first_token(replica, u64::from(input_tokens));
+        self.signals.first_token(replica, self.kind.weight(input_tokens));
     }
 
     /// Whether first tokens change what this router sees.
@@ -155,7 +156,7 @@ impl Router {
 
     /// A request that was sent to `replica` has ended there, with or without a first token.
     pub fn ended(&mut self, replica: u32, input_tokens: u32, has_first_token: bool) {
-        self.signals.ended(replica, u64::from(input_tokens), has_first_token);
+        self.signals.ended(replica, self.kind.weight(input_tokens), has_first_token);
     }
 
     /// `replica` takes requests, or none any more.

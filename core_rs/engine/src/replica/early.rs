@@ -28,6 +28,15 @@ impl Replica {
         self.running.as_ref().is_some_and(|run| run.is_early && is_before(run.anchor_ns))
     }
 
+    /// When this replica next looks at what has arrived by `now`: at the next boundary, at once with nothing to do.
+    pub(super) fn next_look(&self, now: u64, desk: &Desk<'_>) -> u64 {
+        match &self.running {
+            None => now,
+            Some(run) if self.is_unbegun(now, desk) => run.anchor_ns,
+            Some(run) => run.end_of(run.next_boundary(now)),
+        }
+    }
+
     /// A request that can join has arrived at `now`, and the step under way has not begun: it is formed anew at its time.
     pub(super) fn reopen(&mut self, now: u64, desk: &Desk<'_>) -> Option<u64> {
         if !self.is_unbegun(now, desk) {

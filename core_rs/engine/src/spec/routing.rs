@@ -14,6 +14,8 @@ pub enum RouterKind {
     PowerOfTwo,
     /// The replica whose unfinished requests have the fewest prompt tokens.
     LeastOutstandingTokens,
+    /// The replica with the fewest unfinished requests.
+    LeastRequests,
     /// The replica that the head of the prompt names, unless it has far more to do than the others.
     PrefixAffine,
     /// The replica that the session names, unless it has far more to do than the others.
@@ -25,6 +27,15 @@ pub enum RouterKind {
 }
 
 impl RouterKind {
+    /// What a request of so many prompt tokens counts as outstanding.
+    pub fn weight(self, input_tokens: u32) -> u64 {
+        if self == Self::LeastRequests {
+            1
+        } else {
+            u64::from(input_tokens)
+        }
+    }
+
     /// Whether it asks for the replica with the least to do.
     pub fn needs_least(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::Random | Self::PowerOfTwo)
