@@ -65,7 +65,17 @@ def bucket(value: int) -> int:
 
 def check_requests(got: core.SimTables, oracle: Simulation) -> None:
     assert got.requests is not None
-    names = ["row", "arrival_ns", "seen_ns", "start_ns", "first_token_ns", "end_ns", "fate", "generated_tokens", "cached_tokens"]
+    names = [
+        "row",
+        "arrival_ns",
+        "seen_ns",
+        "start_ns",
+        "first_token_ns",
+        "end_ns",
+        "fate",
+        "generated_tokens",
+        "cached_tokens",
+    ]
     names += ["replica_ix"]
     expected = [
         (

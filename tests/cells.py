@@ -146,6 +146,9 @@ def with_features(draw: st.DrawFn, spec: dict[str, Any], rows: list[Request]) ->
         host_blocks = draw(st.sampled_from([0, 0, 3, 20, 1000]))
         placed["prefix_cache"] = draw(st.booleans())
         placed["async_scheduling"] = draw(st.booleans())
+        plan, serving = core.plan(placed["deployment"]), placed["deployment"]["serving"]
+        most = serving["chunk_tokens"] // placed["deployment"]["layout"]["dp"]
+        placed["whole_prompts"] = most >= plan["max_sequence_tokens"] and draw(st.booleans())
         placed["watermark_frac"] = draw(st.sampled_from([0.0, 0.0, 0.05, 0.3]))
         if host_blocks:
             placed["host_kv_bytes"] = block_bytes * (host_blocks + 0.5)

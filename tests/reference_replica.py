@@ -62,6 +62,7 @@ class Replica:
         self.host_block_fs = max(math.floor(block_bytes / link * 1e15 + 0.5), 1) if link else 1
         self.watermark = int(placed.get("watermark_frac", 0.0) * self.plan["kv_blocks"])
         self.is_ahead = placed.get("async_scheduling", False)
+        self.takes_whole = placed.get("whole_prompts", False)
         self.began: int | None = None  # when the step that just ended began
         self.leaving: list[Seq] = []  # ended with the last step: seen one step later, where steps are formed ahead
         self.stall = 0  # what the next step waits for the host link
@@ -366,6 +367,8 @@ class Replica:
             if n_running >= self.most(seq) or (self.is_ahead and seq.sent > (self.began or 0)):
                 break
             found = self.find(seq)
+            if self.takes_whole and not seq.is_swapped and self.left(seq, found) > min(budget, self.most_of_a_prompt):
+                break
             blocks = self.blocks(seq.target) + seq.window_blocks
             needed = blocks - sum(s.blocks for s in found if isinstance(s, Stretch) and s.refs > 0) + self.reserve()
             needed += self.watermark if n_running else 0
@@ -395,6 +398,14 @@ class Replica:
 
     def find(self, seq: Seq) -> list[Stretch | int]:
         return self.store.find(self.stretches(seq)) if self.has_cache and not seq.is_swapped else []
+
+    def left(self, seq: Seq, found: list[Stretch | int]) -> int:
+        """Tokens of a prompt to compute where so much of it is found."""
+        sizes = dict(self.stretches(seq))
+        own = seq.own.left if seq.own is not None and len(found) == seq.own_after else 0
+        blocks = sum(each.blocks if isinstance(each, Stretch) else sizes[each] for each in found) + own
+        block = self.serving["block_tokens"]
+        return seq.target - min(blocks, (seq.target - 1) // block) * block
 
     def take_blocks(self, seq: Seq, blocks: int, found: list[Stretch | int], now: int) -> None:
         own = seq.own.left if seq.own is not None and len(found) == seq.own_after and not seq.is_swapped else 0

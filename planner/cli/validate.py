@@ -30,7 +30,10 @@ Examples:
 @click.option("--requests", type=click.Path(path_type=Path), help="Request lifecycles to replay (CSV).")
 @click.option("--meta", type=click.Path(path_type=Path), help="How the engine of --requests was set up (JSON).")
 @click.option("--fit-first", type=click.IntRange(min=2), help="Fit the engine's figures to so many first requests.")
-@click.option("--chip", help="The chip of --requests where the files do not say.")
+@click.option("--chip", help="The chip of --requests: a name of the catalogue or a file, where they do not say.")
+@click.option(
+    "--model", help="The model of --requests: a name, a model file or a config.json, where theirs is unknown."
+)
 @click.option("--figure", type=click.Path(path_type=Path), help="Draw measured and simulated requests (SVG).")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write a prediction for each row (Parquet).")
 @output.verb(SCHEMA)
@@ -44,6 +47,7 @@ def command(
     meta: Path | None,
     fit_first: int | None,
     chip: str | None,
+    model: str | None,
     figure: Path | None,
     calibration: Path | None,
     out: Path | None,
@@ -78,6 +82,7 @@ def command(
             requests,
             meta,
             chip=chip,
+            model=model,
             fit_first=fit_first,
             calibration=calibration,
             out=out,
@@ -85,8 +90,8 @@ def command(
             to=to,
         )
         return
-    if not (meta is None and fit_first is None and chip is None and figure is None):
-        raise click.UsageError("--meta, --fit-first, --chip and --figure belong to --requests")
+    if any(told is not None for told in (meta, fit_first, chip, model, figure)):
+        raise click.UsageError("--meta, --fit-first, --chip, --model and --figure belong to --requests")
     if out is not None and points is None and energy is None:
         raise click.UsageError("--out needs --points or --energy: there is no row to predict")
     used = load(calibration) if calibration is not None else shipped()

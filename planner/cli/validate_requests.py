@@ -15,6 +15,7 @@ def answer(
     meta: Path,
     *,
     chip: str | None,
+    model: str | None,
     fit_first: int | None,
     calibration: Path | None,
     out: Path | None,
@@ -30,7 +31,7 @@ def answer(
     from planner.model.replay_fit import fit_first as fit
     from planner.model.replay_result import per_request, result_of
 
-    run = prepare(read_lifecycles(table, meta, chip=chip))
+    run = prepare(read_lifecycles(table, meta, chip=chip, model=model))
     fitted = None if fit_first is None else fit(run, fit_first)
     replayed = replay(run, fitted)
     used = load(calibration) if calibration is not None else shipped()
@@ -47,7 +48,7 @@ def answer(
             text += f"\nwrote {figure}"
     except OSError as error:
         raise RunError(f"cannot write {error.filename}: {error.strerror}; name a place that can be written") from None
-    output.reply(schema, result, text, to)
+    output.reply(schema, result, text, to, warnings=run.notices)
 
 
 def _text(result: Mapping[str, Any]) -> str:

@@ -32,8 +32,8 @@ class Lifecycles:
     """Rows without all of their times, or without tokens: requests that failed."""
 
 
-def read_lifecycles(table: Path, meta: Path, *, chip: str | None = None) -> Lifecycles:
-    """Reads a run; `chip` names it where neither the file nor its name does.
+def read_lifecycles(table: Path, meta: Path, *, chip: str | None = None, model: str | None = None) -> Lifecycles:
+    """Reads a run; `chip` names it where neither the file nor its name does, `model` replaces the one that is named.
 
     Raises:
         FactError: a file cannot be read, or lacks or spoils what is needed.
@@ -71,4 +71,4 @@ def read_lifecycles(table: Path, meta: Path, *, chip: str | None = None) -> Life
     if spoilt.height or not whole.height:
         what = f"request {spoilt['request_id'][0]} ends before it begins" if spoilt.height else "no request has an end"
         raise FactError(Fault(what, "take such rows away", file=str(table)))
-    return Lifecycles(whole, read_setup(tree, table, meta, chip=chip), requests.height - whole.height)
+    return Lifecycles(whole, read_setup(tree, table, meta, chip=chip, model=model), requests.height - whole.height)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner import core
-from planner.errors import FactError, Fault
+from planner.errors import FactError, Fault, Notice
 from planner.facts import catalog
 from planner.model.lifecycles import Lifecycles
 from planner.model.spec import deployment_spec
@@ -44,6 +44,7 @@ class Run:
     hash_tokens: int
     measured: pl.DataFrame
     n_left_out: int
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def prepare(run: Lifecycles) -> Run:
     # Engines of a mixture step together; those of a dense model are replicas.
     is_joint = model.moe is not None and setup.engines > 1
     groups = setup.engines if is_joint else 1
-    spec, _, _ = deployment_spec(
+    spec, _, notices = deployment_spec(
         chip,
         model,
         engine=known.engine(ENGINE),
@@ -90,6 +91,10 @@ def prepare(run: Lifecycles) -> Run:
     spec["engine"]["attention_apart"] = True
     if setup.n_blocks is not None:
         _set_blocks(spec, (setup.n_blocks - 1) * groups)  # one block stands for nothing
+    longest = min(core.plan(spec)["max_sequence_tokens"], spec["model"]["context_tokens"])
+    if not setup.is_chunked and longest > setup.chunk_tokens:
+        what = f"prompts are not cut, but a step takes {setup.chunk_tokens} tokens and a sequence up to {longest}"
+        raise FactError(Fault(what, "write the max_model_len of the run; vLLM keeps it within the step"))
     times = ("queued_s", "scheduled_s", "first_token_s", "last_token_s")
     first = run.requests["queued_s"].min()
     requests = run.requests.with_columns(pl.col(times) - first).sort("queued_s", maintain_order=True)
@@ -105,13 +110,18 @@ def prepare(run: Lifecycles) -> Run:
         model=model.name,
         deployment=spec,
         n_replicas=1 if is_joint else setup.engines,
-        placed={"prefix_cache": setup.prefix_cache, "async_scheduling": setup.is_ahead},
+        placed={
+            "prefix_cache": setup.prefix_cache,
+            "async_scheduling": setup.is_ahead,
+            "whole_prompts": not setup.is_chunked,
+        },
         requests=requests,
         table=table,
         blocks=_hashes(requests, hash_tokens, groups),
         hash_tokens=hash_tokens,
         measured=_metrics(requests, "queued_s", "first_token_s", "last_token_s"),
         n_left_out=run.n_left_out,
+        notices=(*setup.notices, *notices),
     )
 
 

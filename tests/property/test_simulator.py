@@ -111,3 +111,16 @@ def test_cases_that_chance_seldom_meets() -> None:
     oracle = check(cell(spec), [(0, 0, 4, 30), (0, 0, 30, 5), (0, 0, 30, 5)])
     assert oracle.windows[0, 0]["preemptions"] >= 1
     assert oracle.rows[1].times[0] < oracle.rows[2].times[0]
+
+
+def test_whole_prompts_wait_for_a_step_that_takes_them() -> None:
+    """Prompts of 60 and 50 tokens, in steps of 100: cut, the second begins beside the first; whole, a step later."""
+    spec = cell(toy(chunk_tokens=100, blocks=6, block_tokens=16, max_batch=4)) | {"window_ns": 20 * MS}
+    rows = [(0, 0, 60, 3), (0, 0, 50, 3)]
+    starts = []
+    for is_whole in (False, True):
+        spec["deployments"] = [spec["deployments"][0] | {"whole_prompts": is_whole}]
+        oracle = check(spec, rows)
+        starts.append([oracle.rows[row].start for row in (0, 1)])
+    assert starts[0] == [0, 0]
+    assert starts[1] == [0, oracle.rows[0].first]

@@ -107,6 +107,11 @@ impl Blocks {
         }
     }
 
+    /// Tokens of a prompt of `target` that `found` blocks spare: whole blocks, with one token left to compute.
+    pub fn tokens_reused(&self, found: u64, target: u32) -> u64 {
+        found.min(self.filled_by(u64::from(target) - 1)) * self.block_tokens()
+    }
+
     pub fn block_tokens(&self) -> u64 {
         u64::from(self.block_tokens)
     }

@@ -34,6 +34,8 @@ pub struct Deployment {
     pub has_cache: bool,
     /// A step is formed while the one before it runs.
     pub is_ahead: bool,
+    /// Prompts are not cut into chunks.
+    pub has_whole_prompts: bool,
     /// Preempted sequences go to host memory while it has room.
     pub swaps: bool,
     /// It hands prompts over, or takes them.
@@ -71,6 +73,7 @@ impl Deployment {
             watermark_blocks: (placed.watermark_frac * model.kv_blocks() as f64) as u64,
             has_cache: placed.prefix_cache,
             is_ahead: placed.async_scheduling,
+            has_whole_prompts: placed.whole_prompts,
             swaps: placed.preemption == Preemption::Swap,
             hands_over: placed.role != Role::Mixed || !placed.decode_targets.is_empty(),
             has_host: placed.host_kv_bytes > 0.0,
@@ -84,6 +87,11 @@ impl Deployment {
             model,
         };
         deployment.check_largest_step(at)?;
+        let (longest, most) = (deployment.model.max_sequence_tokens(), deployment.prompt_chunk_tokens);
+        if placed.whole_prompts && longest > most {
+            let what = format!("a sequence may have {longest} tokens, and a step takes {most} of a prompt");
+            return Err(Error::input(format!("deployments[{at}].whole_prompts"), what));
+        }
         Ok(deployment)
     }
 

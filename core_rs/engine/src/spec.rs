@@ -85,6 +85,9 @@ pub struct PlacedSpec {
     /// A step is formed while the one before it runs (`replica/ahead.rs`).
     #[serde(default)]
     pub async_scheduling: bool,
+    /// A prompt is admitted only to a step that takes the whole of it.
+    #[serde(default)]
+    pub whole_prompts: bool,
     #[serde(default)]
     pub role: Role,
     /// Prefill: the deployments that take over what it hands over.

@@ -66,7 +66,10 @@ def test_the_cache_has_the_blocks_of_the_run_less_the_one_that_stands_for_nothin
     name = "rtx4090-llama-3.1-8b-tp1"
     run = prepare(read_lifecycles(folder / f"{name}.csv", folder / f"{name}.meta.json"))
     assert core.plan(run.deployment)["kv_blocks"] == 2587
-    assert (run.n_replicas, run.placed) == (1, {"prefix_cache": True, "async_scheduling": True})
+    assert (run.n_replicas, run.placed) == (
+        1,
+        {"prefix_cache": True, "async_scheduling": True, "whole_prompts": False},
+    )
     assert run.deployment["model"]["context_tokens"] == 32_768
 
 
@@ -112,6 +115,74 @@ def test_the_chip_is_that_of_the_device_or_of_the_file_name(tmp_path: Path, devi
     paths = files(tmp_path, [ROW], hardware={"device_name": device})
     assert read_lifecycles(*paths).setup.chip == chip
     assert read_lifecycles(*paths, chip="b200-sxm").setup.chip == "b200-sxm"
+
+
+@pytest.mark.parametrize(("device", "text"), [("NVIDIA GH200 480GB", "did you mean gb200"), ("Abacus", "is not known")])
+def test_a_chip_that_is_not_known_is_not_taken_for_another(tmp_path: Path, device: str, text: str) -> None:
+    paths = files(tmp_path, [ROW], name="run", hardware={"device_name": device})
+    with pytest.raises(FactError, match=text):
+        read_lifecycles(*paths)
+    assert read_lifecycles(*paths, chip="h200-sxm").setup.notices == ()
+
+
+def test_another_form_of_a_chip_is_said(tmp_path: Path) -> None:
+    setup = read_lifecycles(*files(tmp_path, [ROW], hardware={"device_name": "NVIDIA H100 PCIe"})).setup
+    assert setup.chip == "h100-sxm"
+    assert [notice.code for notice in setup.notices] == ["other_form"]
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "is_ahead", "codes"),
+    [
+        ("0.19.0", {}, True, []),
+        ("v0.14.0rc1", {}, True, []),
+        ("0.13.0", {}, False, []),
+        ("0.13.0", {"async_scheduling": True}, True, []),
+        ("0.6.3", {}, False, ["older_scheduler"]),
+        ("", {"async_scheduling": False, "cpu_offload_gb": 4}, False, ["not_replayed"]),
+        ("nightly", {"policy": "fcfs", "kv_offloading_size": None}, True, []),
+    ],
+)
+def test_what_runs_by_default_hangs_on_the_release(
+    tmp_path: Path, version: str, options: dict[str, Any], is_ahead: bool, codes: list[str]
+) -> None:
+    setup = read_lifecycles(*files(tmp_path, [ROW], vllm_version=version, engine_kwargs=KWARGS | options)).setup
+    assert (setup.is_ahead, [notice.code for notice in setup.notices]) == (is_ahead, codes)
+
+
+def test_without_chunks_a_prompt_waits_for_a_whole_step(tmp_path: Path) -> None:
+    """Three prompts of 1,000 tokens in steps of 2,048: two in the first, the third in a step of its own."""
+    rows = ["warm,-9.0,-9.0,0.1,0.5,16,1,0", *(f"r{at},0.0,0.0,0.1,0.5,1000,5,0" for at in range(3))]
+    options = KWARGS | {"enable_chunked_prefill": False, "max_model_len": 2048}
+    run = prepare(read_lifecycles(*files(tmp_path, rows, engine_kwargs=options)))
+    first = replay(run).requests["first_token_s"].to_list()[1:]
+    assert first[0] == first[1] < first[2]
+    cut = prepare(read_lifecycles(*files(tmp_path, rows, engine_kwargs=KWARGS | {"max_model_len": 2048})))
+    longer = replay(cut).requests["first_token_s"].to_list()[1:]
+    assert longer[0] > first[0], "48 tokens of the third were in the first step"
+    with pytest.raises(FactError, match="a step takes 2048 tokens and a sequence up to 4096"):
+        prepare(read_lifecycles(*files(tmp_path, rows, engine_kwargs=options | {"max_model_len": 4096})))
+
+
+def test_a_model_that_is_not_in_the_catalogue_is_given_by_a_file(tmp_path: Path) -> None:
+    config = {
+        "model_type": "qwen3",
+        "num_hidden_layers": 4,
+        "hidden_size": 512,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "intermediate_size": 1024,
+        "vocab_size": 1000,
+        "max_position_embeddings": 4096,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    paths = files(tmp_path, [ROW], engine_kwargs=KWARGS | {"model": "someone/Own-FP8"})
+    with pytest.raises(FactError, match="'someone/Own' among the catalogue's models"):
+        prepare(read_lifecycles(*paths))
+    run = prepare(read_lifecycles(*paths, model=str(tmp_path / "config.json")))
+    assert run.deployment["model"]["n_layers"] == 4
+    assert run.deployment["precision"]["rest_bytes_per_param"] == 1.0
 
 
 def test_files_that_cannot_be_used_say_why(tmp_path: Path) -> None:

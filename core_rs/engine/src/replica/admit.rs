@@ -13,6 +13,9 @@ impl Replica {
                 return;
             }
             let reuse = self.look_up(slot, desk);
+            if !self.is_taken_whole(slot, &reuse, *budget, desk) {
+                return;
+            }
             let request = &desk.slab[slot];
             let tokens = u64::from(request.target);
             let blocks = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks);

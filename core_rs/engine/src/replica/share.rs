@@ -26,6 +26,16 @@ impl Replica {
         Reuse { found, own }
     }
 
+    /// Whether the next step, which has `budget` tokens left, takes the whole prompt in `slot`, if it has to.
+    pub(super) fn is_taken_whole(&self, slot: u32, reuse: &Reuse, budget: u64, desk: &Desk<'_>) -> bool {
+        let request = &desk.slab[slot];
+        if !desk.deployment.has_whole_prompts || request.is_swapped {
+            return true;
+        }
+        let reused = self.blocks.tokens_reused(reuse.found.blocks + reuse.own, request.target);
+        u64::from(request.target) - reused <= budget.min(desk.deployment.prompt_chunk_tokens)
+    }
+
     /// The request in `slot` is admitted with `blocks` blocks, of which it finds those of `reuse`.
     pub(super) fn take_blocks(&mut self, slot: u32, blocks: u64, reuse: &Reuse, now: u64, desk: &mut Desk<'_>) {
         if self.blocks.cache.is_none() {
@@ -46,8 +56,7 @@ impl Replica {
         if request.is_swapped {
             return;
         }
-        let whole = self.blocks.filled_by(u64::from(request.target) - 1);
-        let reused = (reuse.found.blocks + reuse.own).min(whole) * self.blocks.block_tokens();
+        let reused = self.blocks.tokens_reused(reuse.found.blocks + reuse.own, request.target);
         let cached = request.reuse(reused);
         let is_first = request.start_ns == crate::time::NEVER;
         let hit = (reuse.found.n_hashes as u64 * desk.deployment.hash_tokens).min(u64::from(request.input_tokens));
