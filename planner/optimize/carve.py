@@ -1,7 +1,7 @@
 """From a decision to a fleet that stands: racks carved, pools written out, each class routed, period by period.
 
-Replicas go on racks largest first, each in the first rack and domain with room; racks that come out alike are a pool,
-the first under the pool's own name, others as `NAME-2`, `NAME-3`. Chips that are left over take further replicas of the
+Replicas go on racks as `packing.py` has it; racks that come out alike are a pool, the first under the pool's own name,
+others as `NAME-2`, `NAME-3`. Chips that are left over take further replicas of the
 deployment that is loaded most (they cost nothing and make queues shorter); what no replica fits stays idle and is seen.
 """
 
@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from planner.errors import CoreError
 from planner.optimize.build import Question
 from planner.optimize.instance import Decision, Instance
+from planner.optimize.packing import Packed, packed
 from planner.optimize.reading import loads
 from planner.scenario.load import rebuilt
 from planner.scenario.sites import place_of
@@ -42,28 +44,24 @@ def carved(instance: Instance, decision: Decision, k: int, t: int) -> list[Rack]
     kind = instance.kinds[k]
     n_racks = decision.racks(instance, k, t)
     fixed = tuple(option.per_rack or 0 for option in kind.options)
-    chosen = [o for o, option in enumerate(kind.options) if option.per_rack is None]
-    if not chosen or not n_racks:
+    if not n_racks or all(option.per_rack is not None for option in kind.options):
         return [Rack(fixed, n_racks)] if n_racks else []
-    counts, _ = _placed(instance, decision, k, t)
     alike: dict[tuple[int, ...], int] = {}
-    for row in counts:
-        whole = tuple(n + m for n, m in zip(row, fixed, strict=True))
+    for row in _placed(instance, decision, k, t).counts:
+        whole = tuple(row.get(o, 0) + n for o, n in enumerate(fixed))
         alike[whole] = alike.get(whole, 0) + 1
     return [Rack(row, alike[row]) for row in sorted(alike, reverse=True)]
 
 
-def _placed(instance: Instance, decision: Decision, k: int, t: int) -> tuple[list[list[int]], list[list[int]]]:
+def _placed(instance: Instance, decision: Decision, k: int, t: int) -> Packed:
     """Chosen replicas of each rack by option, and the chips then free in its domains."""
     kind = instance.kinds[k]
-    n_racks = decision.racks(instance, k, t)
-    free = [list(kind.domains) for _ in range(n_racks)]
-    counts = [[0] * len(kind.options) for _ in range(n_racks)]
-    chosen = [o for o, option in enumerate(kind.options) if option.per_rack is None]
-    for o in sorted(chosen, key=lambda o: (-kind.options[o].chips, o)):
-        for _ in range(decision.replicas[k][o][t]):
-            _place(free, counts, o, kind.options[o].chips)
-    return counts, free
+    chips = {o: option.chips for o, option in enumerate(kind.options) if option.per_rack is None}
+    wanted = {o: decision.replicas[k][o][t] for o in chips}
+    found = packed(kind.domains, decision.racks(instance, k, t), wanted, chips)
+    if found is None:
+        raise CoreError(f"a plan has more replicas than its racks of {kind.name} take: {wanted}")
+    return found
 
 
 def filled(instance: Instance, decision: Decision) -> Decision:
@@ -72,27 +70,15 @@ def filled(instance: Instance, decision: Decision) -> Decision:
     replicas = [[list(row) for row in rows] for rows in decision.replicas]
     for k, kind in enumerate(instance.kinds):
         for t in spans:
-            counts, free = _placed(instance, decision, k, t)
-            _fill(instance, decision, k, t, free, counts)
+            racks = _placed(instance, decision, k, t)
+            _fill(instance, decision, k, t, racks)
             for o, option in enumerate(kind.options):
                 if option.per_rack is None:
-                    replicas[k][o][t] = sum(row[o] for row in counts)
+                    replicas[k][o][t] = sum(row.get(o, 0) for row in racks.counts)
     return Decision(decision.bought, tuple(tuple(tuple(row) for row in rows) for rows in replicas), decision.shares)
 
 
-def _place(free: list[list[int]], counts: list[list[int]], o: int, chips: int) -> bool:
-    for rack, domains in enumerate(free):
-        for d, room in enumerate(domains):
-            if room >= chips:
-                domains[d] -= chips
-                counts[rack][o] += 1
-                return True
-    return False
-
-
-def _fill(
-    instance: Instance, decision: Decision, k: int, t: int, free: list[list[int]], counts: list[list[int]]
-) -> None:
+def _fill(instance: Instance, decision: Decision, k: int, t: int, racks: Packed) -> None:
     """Further replicas on the chips that are left, of what is loaded most; where nothing is, of the first in use."""
     kind = instance.kinds[k]
     used = loads(instance, decision, t)
@@ -102,11 +88,11 @@ def _fill(
         able = [o for o in have if any((k, o) in {(a, b) for a, b, _ in way.takes} for way in instance.ways)]
         work = dict.fromkeys(able[:1], 1.0)
     while work:
-        fitting = [o for o in work if any(room >= kind.options[o].chips for domains in free for room in domains)]
+        fitting = [o for o in work if any(room >= kind.options[o].chips for domains in racks.free for room in domains)]
         if not fitting:
             return
         most = max(fitting, key=lambda o: (work[o] / have[o] if have[o] else math.inf, -o))
-        _place(free, counts, most, kind.options[most].chips)
+        racks.place(most, kind.options[most].chips)
         have[most] += 1
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from planner.optimize.instance import Instance, Kind
+from planner.optimize.packing import packed
 from planner.optimize.patterns import MOST_PATTERNS, are_nested, patterns
 
 Carving = tuple[tuple[int, ...], ...]
@@ -89,7 +90,7 @@ def _swapped(kind: Kind, n_racks: int, row: tuple[int, ...], chosen: Sequence[in
 
 
 def fits(kind: Kind, n_racks: int, row: Sequence[int], chosen: Sequence[int]) -> bool:
-    """Whether so many chosen replicas go on the racks, largest first, each in the first domain with room."""
+    """Whether so many chosen replicas go on the racks."""
     sizes = sorted({kind.options[o].chips for o in chosen})
     if are_nested(sizes):
         for size in sizes:
@@ -97,15 +98,8 @@ def fits(kind: Kind, n_racks: int, row: Sequence[int], chosen: Sequence[int]) ->
             if sum(kind.options[o].chips * row[o] for o in chosen if kind.options[o].chips >= size) > held:
                 return False
         return True
-    free = list(kind.domains) * n_racks
-    for o in sorted(chosen, key=lambda o: (-kind.options[o].chips, o)):
-        chips = kind.options[o].chips
-        for _ in range(row[o]):
-            at = next((ix for ix, room in enumerate(free) if room >= chips), None)
-            if at is None:
-                return False
-            free[at] -= chips
-    return True
+    chips = {o: kind.options[o].chips for o in chosen}
+    return packed(kind.domains, n_racks, {o: row[o] for o in chosen}, chips) is not None
 
 
 def _chosen(kind: Kind, k: int, used: set[tuple[int, int]]) -> list[int]:

@@ -11,7 +11,6 @@ Both use counts of nodes, never time: the same input gives the same plan, whatev
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,54 +37,40 @@ class Blocks:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """What is left of nodes and time for each step; a time limit that is not reached changes nothing."""
-
-    asked: Stop
-    began_s: float
-
-    def stop(self, gap_frac: float, nodes: int) -> Stop:
-        """For a step."""
-        left_s = None
-        if self.asked.time_s is not None:
-            left_s = max(1e-3, self.asked.time_s - (time.monotonic() - self.began_s))
-        return Stop(gap_frac, min(nodes, self.asked.nodes), left_s)
-
-    def is_over(self) -> bool:
-        """Whether the time is up."""
-        return self.asked.time_s is not None and time.monotonic() - self.began_s >= self.asked.time_s
-
-
 def by_spans(model: Model, stop: Stop) -> Answer | None:
     """The best plan found that way and its bound; None where the program does not fall apart, or nothing is found."""
     blocks = blocks_of(model)
     if blocks is None:
         return None
-    limit = Limit(stop, time.monotonic())
+    stop = stop.begun()
     program = _whole_racks(model)
-    relaxed = program.solve(is_relaxed=True)
+    relaxed = program.solve(stop, is_relaxed=True)
     if relaxed.status != "optimal":
         return None
-    best = _relax_and_fix(program, blocks, limit)
+    best = _relax_and_fix(program, blocks, stop)
     if best is None:
         return None
     nodes, bound = best.nodes, relaxed.objective
 
     for attempt, most in enumerate(BOUND_NODES):
-        if not _is_proven(best, bound, stop) and not limit.is_over():
-            found, used = _priced_bound(program, blocks, relaxed, limit.stop(_BOUND_GAP, most))
+        if not _is_proven(best, bound, stop) and not stop.is_over():
+            found, used = _priced_bound(program, blocks, relaxed, _step(stop, _BOUND_GAP, most))
             bound, nodes = max(bound, found), nodes + used
         for width in WINDOWS if attempt == 0 else WINDOWS[-1:]:
             for first in range(max(1, blocks.n - width + 1)):
-                if _is_proven(best, bound, stop) or limit.is_over():
+                if _is_proven(best, bound, stop) or stop.is_over():
                     break
-                better = _window(program, blocks, best, range(first, first + width), limit)
+                better = _window(program, blocks, best, range(first, first + width), stop)
                 nodes += better.nodes if better else 0
                 best = better or best
     word = "optimal" if _is_proven(best, bound, stop) else "stopped"
-    is_timed_out = word == "stopped" and limit.is_over()
+    is_timed_out = word == "stopped" and stop.is_over()
     return Answer(word, best.values, best.objective, min(bound, best.objective), nodes, is_timed_out=is_timed_out)
+
+
+def _step(stop: Stop, gap_frac: float, nodes: int) -> Stop:
+    """For one of the programs: what is left of the time; a time limit that is not reached changes nothing."""
+    return replace(stop, gap_frac=gap_frac, nodes=min(nodes, stop.nodes))
 
 
 def _is_proven(best: Answer, bound: float, stop: Stop) -> bool:
@@ -139,24 +124,24 @@ def _fixed(program: Program, values: Sequence[float], keep: Sequence[bool]) -> P
     return replace(program, lower=lower, upper=upper)
 
 
-def _relax_and_fix(program: Program, blocks: Blocks, limit: Limit) -> Answer | None:
+def _relax_and_fix(program: Program, blocks: Blocks, stop: Stop) -> Answer | None:
     values: Sequence[float] = [0.0] * len(program.cost)
     nodes = 0
     found = None
     for t in range(blocks.n):
         step = _fixed(program, values, [span < t for span in blocks.of])
         step.whole = [is_whole and span <= t for is_whole, span in zip(program.whole, blocks.of, strict=True)]
-        found = step.solve(limit.stop(_FIX_GAP, FIX_NODES))
+        found = step.solve(_step(stop, _FIX_GAP, FIX_NODES))
         if not found.values:
             return None
         values, nodes = found.values, nodes + found.nodes
     return replace(found, nodes=nodes) if found is not None else None
 
 
-def _window(program: Program, blocks: Blocks, best: Answer, free: range, limit: Limit) -> Answer | None:
+def _window(program: Program, blocks: Blocks, best: Answer, free: range, stop: Stop) -> Answer | None:
     """A better plan that differs in some spans only."""
     step = _fixed(program, best.values, [span not in free for span in blocks.of])
-    found = step.solve(limit.stop(_WINDOW_GAP, WINDOW_NODES), start=best.values)
+    found = step.solve(_step(stop, _WINDOW_GAP, WINDOW_NODES), start=best.values)
     return found if found.values and found.objective < best.objective else None
 
 

@@ -89,7 +89,8 @@ def cheaper(
     assert theirs.solved.decision is not None
     own, known = (_in_ways(asked, theirs.question, one) for one in (theirs.decision, theirs.solved.decision))
     bound = min(plan.solved.bound, total(asked.instance, known))
-    solved = replace(theirs.solved, decision=known, bound=bound)
+    word = "stopped" if plan.solved.status in {"stopped", "none"} else theirs.solved.status
+    solved = replace(theirs.solved, status=word, decision=known, bound=bound)
     others = {n: replace(one, reason="") if one.reason == THE_PLAN else one for n, one in found.items()}
     made = replace(plan, solved=solved, decision=own, is_verified=True, misses=())
     return made, others | {name: replace(best, reason=THE_PLAN)}

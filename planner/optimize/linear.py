@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 INF = math.inf
 
@@ -16,6 +17,23 @@ class Stop:
     gap_frac: float = 1e-3
     nodes: int = 200_000
     time_s: float | None = None
+    until_s: float | None = None
+    """When the time is up, on this machine's clock: set once, so that all steps of a search share the time."""
+
+    def begun(self) -> Stop:
+        """The same, its time running from now on."""
+        if self.time_s is None or self.until_s is not None:
+            return self
+        return replace(self, until_s=time.monotonic() + self.time_s)
+
+    def left_s(self) -> float | None:
+        """What is left of the time; None without a limit."""
+        until = self.begun().until_s
+        return None if until is None else max(1e-3, until - time.monotonic())
+
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self.until_s is not None and time.monotonic() >= self.until_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +121,9 @@ class Program:
             ("mip_feasibility_tolerance", 1e-7),
         ):
             solver.setOptionValue(name, value)
-        if stop.time_s is not None:
-            solver.setOptionValue("time_limit", stop.time_s)
+        left_s = stop.left_s()
+        if left_s is not None:
+            solver.setOptionValue("time_limit", left_s)
         solver.passModel(lp)
         if start is not None:
             solution = highspy.HighsSolution()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,7 @@ def _plan(asked: Question, proved: Proved, result: Result, proof: Proof) -> Tree
     trees = [result.variants[f"{span.name}.{TYPICAL}"] for span in spans]
     shown = min((f"{span.name}.{PEAK}" for span in spans), key=lambda name: _margin(result.variants[name]))
     met = all(result.variants[f"{span.name}.{PEAK}"]["verdict"] in ("met", None) for span in spans)
+    bound = proved.solved.bound if isfinite(proved.solved.bound) else None  # a search that had no time for one
     return {
         "goal": dict(instance.goal),
         "then": instance.then,
@@ -156,8 +158,8 @@ def _plan(asked: Question, proved: Proved, result: Result, proof: Proof) -> Tree
         "carbon_kgco2e": sum(_carbon_per_year(tree) * span.years for tree, span in zip(trees, spans, strict=True)),
         "predicted": predicted,
         "predicted_parts": {name: parts(instance, proved.solved.decision, name) for name in instance.goal},
-        "bound": proved.solved.bound,
-        "gap_frac": max(0.0, (predicted - proved.solved.bound) / predicted) if predicted else 0.0,
+        "bound": bound,
+        "gap_frac": None if bound is None else max(0.0, (predicted - bound) / predicted) if predicted else 0.0,
         "nodes": proved.solved.nodes,
         "rounds": proved.rounds,
         "simulated": proof.n_simulated,

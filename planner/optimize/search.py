@@ -44,7 +44,7 @@ def solve(
     below: float | None = None,
 ) -> Solved:
     """The best decision; `failed` fleets and `seen` racks are left out, with `below` those that are dearer."""
-    stop = stop or Stop()
+    stop = (stop or Stop()).begun()
     model = build(instance, failed=failed, seen=seen)
     if below is not None:
         terms = {c: v for c, v in enumerate(model.plain) if v}
@@ -113,7 +113,7 @@ def is_large(instance: Instance) -> bool:
 def _rounded_bounds(model: Model, stop: Stop) -> Answer:
     """Racks next to where they would be if they came in parts; the whole search where that leaves too wide a gap."""
     program = model.program
-    relaxed = program.solve(is_relaxed=True)
+    relaxed = program.solve(stop, is_relaxed=True)
     if relaxed.status != "optimal":
         return program.solve(replace(stop, gap_frac=stop.gap_frac / 2))
     racks = [column for row in model.columns.racks for column in row]

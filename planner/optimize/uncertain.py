@@ -21,7 +21,7 @@ from planner.errors import Infeasible
 from planner.fleet.layout import entry_wish
 from planner.model.choose import at_best
 from planner.optimize.build import Question
-from planner.optimize.instance import Instance
+from planner.optimize.instance import Instance, total
 from planner.optimize.linear import INF, Program, Stop
 from planner.optimize.periods import worth_years
 from planner.optimize.program import Model, build
@@ -76,7 +76,8 @@ def uncertainty(asked: Question, proved: Proved, stop: Stop, *, n: int, risk: Ri
     assert proved.solved.decision is not None
     seed = asked.scenario.run.seed
     question = proved.question
-    scale = max(abs(proved.solved.bound), 1.0)
+    known = proved.solved.bound
+    scale = max(abs(known if math.isfinite(known) else total(question.instance, proved.solved.decision)), 1.0)
     made, n_none = _possible(_worlds(question, n, seed), scale)
     judged, _ = _possible(_worlds(question, n, seed + _OUT_OF_SAMPLE), scale)
     impossible = {"samples": n, "seed": seed, "cvar_level_frac": risk.level_frac, "impossible_frac": n_none / n}

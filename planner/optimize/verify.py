@@ -243,7 +243,8 @@ def _cheaper(
         misses = proof.misses(decision)
         if not misses:
             bound = min(cost, found.solved.bound, search.bound if search.bound is not None else cost)
-            best = Solved("optimal", decision, bound=bound, nodes=found.solved.nodes)
+            word = "stopped" if found.solved.status in {"stopped", "none"} else "optimal"
+            best = Solved(word, decision, bound=bound, nodes=found.solved.nodes, is_timed_out=found.solved.is_timed_out)
             left = not search.is_whole
             return Proved(best, decision, found.question, True, found.rounds, n_tried, left)
         failed += [

@@ -14,7 +14,7 @@ from planner.report.figures import registry
 from planner.report.page_headline import price
 from planner.report.page_html import View, esc, section
 from planner.report.page_html import table as bare_table
-from planner.report.plan_text import fixed_racks
+from planner.report.plan_text import fixed_racks, gap
 
 if TYPE_CHECKING:
     from planner.aggregate.result import Result
@@ -71,11 +71,12 @@ def answer(found: Mapping[str, Any]) -> str:
         proof += "; the search was stopped early"
     left = ", and cheaper ones may be left (goal.tries)" if found["cheaper_left"] else ""
     cost = f"{_usd(found['tco_usd'])} discounted over {found['horizon_years']:g} years"
+    proven = gap(found)
+    n = found["cheaper_tried"]
     return (
-        f"{cost}, {_usd(found['capex_usd'])} of cash at order, {proof}. By the surfaces no plan can be more than "
-        f"{found['gap_frac'] * 100:.2g} % better; "
-        f"{found['cheaper_tried']} cheaper {'plan was' if found['cheaper_tried'] == 1 else 'plans were'} simulated "
-        f"beyond them{left}. Dearest to meet: {found['shown']}."
+        f"{cost}, {_usd(found['capex_usd'])} of cash at order, {proof}. {proven[0].upper()}{proven[1:]}; "
+        f"{n} cheaper {'plan was' if n == 1 else 'plans were'} simulated beyond them{left}. Dearest to meet: "
+        f"{found['shown']}."
     )
 
 

@@ -39,15 +39,21 @@ def _money(usd: float) -> str:
 def _answer(plan: Mapping[str, Any]) -> list[str]:
     proof = "verified by simulation" if plan["verified"] else "NOT verified: a limit is missed in the simulation"
     stopped = ", search stopped early" if plan["stopped"] else ""
-    gap = f"no plan can be more than {plan['gap_frac'] * 100:.2g} % better by the surfaces{stopped}"
     tried = f"{plan['simulated']} plans simulated, {plan['cheaper_tried']} of them cheaper than the surfaces allow"
     if plan["cheaper_left"]:
         tried += "; cheaper ones may be left (goal.tries)"
     cost = f"{_money(plan['tco_usd'])} discounted over {plan['horizon_years']:g} years"
     return [
         f"{cost}, {_money(plan['capex_usd'])} of cash at order: {proof}",
-        f"{gap}; {tried}",
+        f"{gap(plan)}{stopped}; {tried}",
     ]
+
+
+def gap(plan: Mapping[str, Any]) -> str:
+    """How far the plan is proven."""
+    if plan["gap_frac"] is None:
+        return "how much better a plan could be by the surfaces the search had no time to say"
+    return f"no plan can be more than {plan['gap_frac'] * 100:.2g} % better by the surfaces"
 
 
 def _periods(plan: Mapping[str, Any]) -> list[str]:

@@ -78,3 +78,33 @@ def test_a_lead_time_is_acted_on_or_refused(tmp_path: Path) -> None:
     late = planner("optimize", written(tmp_path), *lead, "--set", "goal.order=2026-12-01")
     assert late.returncode == 2
     assert "passes the last period" in late.stderr
+
+
+SEVERAL = (
+    TEXT.replace(
+        "site:", "    h200: {rack: hgx-h200, count: {min: 0, max: 6}, deploy: [{model: gpt-oss-20b, chips: 2}]}\nsite:"
+    )
+    .replace("max: 2", "max: 6")
+    .replace("100 kW", "200 kW")
+    .replace(
+        "goal:",
+        """periods:
+  - {name: first, length: 1 yr, growth: {chat: 3}}
+  - {name: second, length: 1 yr, growth: {chat: 17}}
+  - {name: third, length: 1 yr, growth: {chat: 31}}
+goal:""",
+    )
+)
+
+
+def test_a_time_limit_too_short_for_a_bound_gives_the_plan_there_is_and_keeps_what_was_sampled(tmp_path: Path) -> None:
+    scenario = written(tmp_path, SEVERAL)
+    short = planner("optimize", scenario, "--set", "goal.time_limit=1 ns", "--json", cwd=tmp_path)
+    assert short.returncode == 0, short.stderr
+    plan = answer(short)["result"]["plan"]
+    assert (plan["stopped"], plan["bound"], plan["gap_frac"]) == (True, None, None)
+    kept = sorted((tmp_path / "runs" / "surfaces").iterdir())
+    assert kept
+    told = planner("optimize", scenario, "--set", "goal.time_limit=1 ns", cwd=tmp_path)
+    assert "the search had no time to say, search stopped early" in told.stdout
+    assert sorted((tmp_path / "runs" / "surfaces").iterdir()) == kept

@@ -79,3 +79,17 @@ def test_what_cannot_be_served_stays_infeasible() -> None:
     none = replace(instance, places=tuple(replace(place, power_w=1e6) for place in instance.places))
     assert by_spans(build(none), LOOSE) is None
     assert solve(none).status == "infeasible"
+
+
+def test_steps_of_a_search_share_its_time_and_a_time_that_is_up_ends_it_without_a_plan() -> None:
+    stop = Stop(time_s=5.0)
+    begun = stop.begun()
+    assert begun.begun() is begun
+    assert begun.left_s() is not None
+    assert not begun.is_over()
+    assert Stop().begun() == Stop()
+    over = replace(stop, until_s=0.0)  # long ago
+    assert over.is_over()
+    assert over.left_s() == 1e-3
+    found = solve(scaled(large(), 60), over)
+    assert (found.status, found.decision, found.is_timed_out) == ("none", None, True)

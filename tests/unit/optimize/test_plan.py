@@ -17,11 +17,10 @@ from planner.optimize.build import Question, question
 from planner.optimize.carve import PEAK, carved, filled, scenario_of
 from planner.optimize.carvings import full
 from planner.optimize.instance import Decision, total
-from planner.optimize.linear import Stop
+from planner.optimize.linear import Answer, Program, Stop
 from planner.optimize.periods import day_after, whens, worth_years
 from planner.optimize.plan import Effort, NoPlan, optimize
 from planner.optimize.reading import alike
-from planner.optimize.search import solve
 from planner.optimize.uncertain import Risk, uncertainty
 from planner.optimize.verify import Proof, misses_of, prove
 from planner.report.compare import compare
@@ -298,11 +297,6 @@ def test_bad_periods_are_refused(line: str, what: str) -> None:
         whens(scenario(TEXT + line + "\n"), 5.0)
 
 
-def test_a_search_that_is_stopped_before_any_plan_says_so(folder: Path) -> None:
-    asked = _question(folder)
-    assert solve(asked.instance, Stop(0.0, 1, 1e-9)).status in ("none", "optimal", "stopped")
-
-
 def test_purchases_under_uncertain_facts(folder: Path) -> None:
     asked = _question(folder)
     proved = prove(asked, Proof(asked, run), Stop(), rounds=3, tries=0)
@@ -326,3 +320,15 @@ def test_a_sweep_takes_the_solver_as_a_function(folder: Path) -> None:
     assert cheap is not None
     assert dear is not None
     assert cheap < dear
+
+
+def test_a_search_without_the_time_for_any_plan_says_what_to_raise(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "buy.yaml"
+    path.write_text(TEXT, encoding="utf-8")
+    for is_timed_out, way_out in ((True, "goal.time_limit"), (False, "goal.nodes")):
+        ended = Answer("none", is_timed_out=is_timed_out)
+        monkeypatch.setattr(Program, "solve", lambda *_, ended=ended, **__: ended)
+        with pytest.raises(Infeasible, match=f"the search ended before it found any plan; raise {way_out}"):
+            optimize(load(path), folder=folder)
