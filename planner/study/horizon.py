@@ -8,7 +8,7 @@ and energy, money and carbon are of the other hours. Some hours are then simulat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ from planner.aggregate.cost import Terms, by_part, charges, total_usd_per_h
 from planner.aggregate.inputs import NS_PER_S, Span
 from planner.aggregate.per_token import MTOK, over
 from planner.aggregate.power import Activity, Book, PoolPower, draws, mean_w, resting
+from planner.study.routed import level, routed
 from planner.study.scaled import hourly_rates
-from planner.study.walk import OF_PHASE, StageHours, stages, walk_all
+from planner.study.walk import StageHours, has_choice, stages, walk_all
 from planner.traffic.hours import HOUR_S, HOURS_PER_YEAR
 
 if TYPE_CHECKING:
@@ -65,9 +66,17 @@ class Walked:
 
 
 def with_horizon(
-    result: Result, runs: Sequence[VariantRun], simulate: Simulate, *, folder: Path | None = None, workers: int | None
+    result: Result,
+    runs: Sequence[VariantRun],
+    simulate: Callable[[str], Simulate],
+    *,
+    folder: Path | None = None,
+    workers: int | None,
 ) -> Result:
-    """The result with `horizon` of each variant that asks for one, and the tables of its hours."""
+    """The result with `horizon` of each variant that asks for one, and the tables of its hours.
+
+    `simulate` gives what does a list of work of the name it is told.
+    """
     asked = [run for run in runs if run.scenario.run.horizon_years is not None]
     if not asked:
         return result
@@ -78,8 +87,11 @@ def with_horizon(
 
     trees, tables = dict(result.variants), dict(result.tables)
     frames: dict[str, list[pl.DataFrame]] = {"horizon_classes": [], "horizon_pools": []}
-    walks = [walk_over(run.scenario, run.fleet, folder=folder, workers=workers) for run in asked]
-    for run, walked, checked in zip(asked, walks, check(walks, simulate), strict=True):
+    walks = [
+        walk_over(run.scenario, run.fleet, simulate(f"routed-{ix}"), folder=folder, workers=workers)
+        for ix, run in enumerate(asked)
+    ]
+    for run, walked, checked in zip(asked, walks, check(walks, simulate("horizon")), strict=True):
         tree = figures(walked) | {"checked": checked}
         name = run.scenario.name
         said = [{"code": notice.code, "message": notice.message} for notice in notices(tree)]
@@ -89,14 +101,23 @@ def with_horizon(
     return replace(result, variants=trees, tables=tables | {name: pl.concat(found) for name, found in frames.items()})
 
 
-def walk_over(scenario: Scenario, fleet: Fleet, *, folder: Path | None = None, workers: int | None = None) -> Walked:
-    """The load of every hour of the horizon on the surfaces of the fleet. Raises as `surface.surfaces` does."""
+def walk_over(
+    scenario: Scenario, fleet: Fleet, simulate: Simulate, *, folder: Path | None = None, workers: int | None = None
+) -> Walked:
+    """The load of every hour of the horizon on the surfaces of the fleet. Raises as `surface.surfaces` does.
+
+    Where the router has a choice, `simulate` shows what it does.
+    """
     import numpy as np
+
+    from planner.study.run import mean_lengths
 
     assert scenario.run.horizon_years is not None
     n_hours = max(1, round(scenario.run.horizon_years * HOURS_PER_YEAR))
     rates = {name: np.array(found) for name, found in hourly_rates(scenario, n_hours).items()}
-    hours = walk_all(stages(scenario, fleet, folder=folder, workers=workers), rates)
+    load = level(rates, mean_lengths(scenario))
+    seen = routed(scenario, fleet, rates, load, simulate) if has_choice(scenario, fleet) else {}
+    hours = walk_all(stages(scenario, fleet, seen, folder=folder, workers=workers), rates, load)
     inside = ~np.any([one.beyond for one in hours], axis=0)
     hour_ns = round(HOUR_S * NS_PER_S)
     return Walked(
@@ -151,53 +172,12 @@ def load_frac(one: StageHours) -> Array:
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ClassHours:
-    """A class hour by hour: the worst of the deployments that serve it."""
-
-    latencies: Mapping[str, Array]
-    attainment_frac: Array
-    margin_frac: Array
-    """The least spare of its limits, as a share of the limit; nan where one has no value."""
-    is_met: NDArray[np.bool_]
-
-
-def class_hours(walked: Walked, name: str) -> ClassHours:
-    """The latencies and limits of a class in each hour."""
-    import numpy as np
-
-    mine = [one for one in walked.hours if one.stage.shares.get(name)]
-    none = np.full(walked.n_hours, np.nan)
-    latencies: dict[str, Array] = {}
-    for one in mine:
-        for key, values in one.latencies[name].items():
-            if key.split("_s.")[0] in OF_PHASE[one.stage.surface.phase]:
-                latencies[key] = np.maximum(latencies[key], values) if key in latencies else values
-    heads = [one for one in mine if one.stage.surface.phase != "decode"]
-    shares = sum(one.stage.shares[name] for one in heads)
-    attained = none
-    if all(one.stage.surface.phase == "mixed" for one in mine) and shares:
-        attained = sum(
-            (one.latencies[name]["attainment_frac"] * (one.stage.shares[name] / shares) for one in heads),
-            start=np.zeros(walked.n_hours),
-        )
-    spec = walked.scenario.traffic[name].slo
-    if spec is None:
-        return ClassHours(latencies, attained, none, walked.inside)
-    limits = walked.scenario.slo[spec]
-    margins = [1 - latencies.get(f"{lim.metric}_s.{lim.label}", none) / lim.limit_s for lim in limits.limits]
-    asked = limits.attainment_frac
-    if asked is not None and not np.isnan(attained).all():
-        margins.append(1 - (1 - attained) / (1 - asked) if asked < 1 else attained - 1)
-    margin = np.min(margins, axis=0)
-    return ClassHours(latencies, attained, margin, (margin >= 0) & walked.inside)
-
-
 def figures(walked: Walked) -> Tree:
     """The section `horizon` of a result, but for what was simulated."""
     import numpy as np
 
     from planner.facts import catalog
+    from planner.study.horizon_classes import class_hours
 
     scenario, fleet, span, book = walked.scenario, walked.fleet, walked.span, Book()
     n_inside = int(walked.inside.sum())

@@ -2,36 +2,27 @@
 
 The days are that of the peak, then days spread evenly over the range of daily load (`run.days`). Every hour is
 simulated by itself, with a warm-up before it, so that all of them run side by side; of a busy hour only so much time as
-has about `HOUR_REQUESTS` requests.
+has about `horizon_hour.HOUR_REQUESTS` requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.aggregate.inputs import Span
 from planner.aggregate.judged import judged_classes
 from planner.aggregate.power import Book, mean_w, pool_power, rack_it_w
-from planner.study.horizon import Tree, Walked, class_hours
-from planner.study.scaled import at_rate
+from planner.study.horizon import Tree, Walked
+from planner.study.horizon_classes import class_hours
+from planner.study.horizon_hour import hour_of, is_thin
 from planner.study.work import Asked, Simulate
-from planner.traffic.hours import HOUR_S, in_hour
 
 if TYPE_CHECKING:
     from planner.aggregate.inputs import VariantRun
     from planner.aggregate.power import PoolPower
-    from planner.scenario import Scenario
 
 HOURS_PER_DAY = 24
-HOUR_REQUESTS = 30_000
-LEAST_S = 120.0
-"""So long is simulated of an hour at least."""
-LEAST_REQUESTS = 20
-"""A recorded class with fewer in an hour is left out of it."""
-WARMUP_S = 60.0
-"""Warm-up of a simulated hour where the scenario has none."""
 
 
 def days_of(walked: Walked) -> list[int]:
@@ -58,7 +49,7 @@ def check(walks: Sequence[Walked], simulate: Simulate) -> list[Tree]:
     made = iter(
         simulate(
             [
-                Asked(_hour(walked, hour), walked.fleet)
+                Asked(hour_of(walked.scenario, walked.rates, hour, seed=walked.scenario.run.seed), walked.fleet)
                 for walked, mine in zip(walks, hours, strict=True)
                 for hour in mine
             ]
@@ -73,12 +64,7 @@ def _hours(walked: Walked, days: Sequence[int]) -> list[int]:
     found = dict.fromkeys([walked.peak_hour])
     for day in days:
         found |= dict.fromkeys(range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY))
-    return [hour for hour in found if not all(_is_thin(float(own[hour])) for own in walked.rates.values())]
-
-
-def _is_thin(rate_req_per_s: float) -> bool:
-    """Whether so few requests come in an hour that a trace thinned to them might have none."""
-    return rate_req_per_s * HOUR_S < LEAST_REQUESTS
+    return [hour for hour in found if not all(is_thin(float(own[hour])) for own in walked.rates.values())]
 
 
 def _checked(days: Sequence[int], rows: Sequence[Tree]) -> Tree:
@@ -110,37 +96,6 @@ def _checked(days: Sequence[int], rows: Sequence[Tree]) -> Tree:
         "missed": [row["hour"] for row in rows if row["is_met"] is False],
         "peak": next({k: row[k] for k in ("hour", "is_met", "was_met")} for row in rows),
     }
-
-
-def _hour(walked: Walked, hour: int) -> Scenario:
-    """One hour of the horizon as a scenario of its own, or as much of it as has about `HOUR_REQUESTS`."""
-    scenario = walked.scenario
-    rate = sum(float(found[hour]) for found in walked.rates.values())
-    warmup_s = scenario.run.warmup_s or WARMUP_S
-    length_s = float(round(min(HOUR_S, max(LEAST_S, HOUR_REQUESTS / rate)) if rate > 0 else LEAST_S))
-    run = scenario.run.model_copy(
-        update={
-            "warmup_s": warmup_s,
-            "length_s": warmup_s + length_s,
-            "seeds": 1,
-            "samples": None,
-            "horizon_years": None,
-            "split_s": None,
-            "start": None,
-        }
-    )
-    fleet = scenario.fleet.model_copy(update={"spare_frac": None, "survive": None})
-    traffic = {}
-    for name, cls in scenario.traffic.items():
-        if cls.trace is None:
-            traffic[name] = in_hour(cls, hour, lead_s=warmup_s)
-            continue
-        own = float(walked.rates[name][hour])
-        if not _is_thin(own):  # requests from the trace's begin on, as many as the hour has
-            traffic[name] = at_rate(
-                cls, own, name=name, seed=run.seed, length_s=warmup_s + length_s, base_dir=scenario.base_dir
-            )
-    return replace(scenario, name=f"hour {hour}", traffic=traffic, run=run, fleet=fleet)
 
 
 def _compared(walked: Walked, hour: int, run: VariantRun) -> Tree:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from planner.aggregate.power import Book, rack_it_w
 from planner.errors import Notice
-from planner.study.horizon import Tree, Walked, class_hours, load_frac
+from planner.study.horizon import Tree, Walked, load_frac
+from planner.study.horizon_classes import class_hours
 
 if TYPE_CHECKING:
     import polars as pl

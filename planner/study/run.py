@@ -92,7 +92,7 @@ def run(
     result = Result.of(runs, inputs=inputs, curves=curves(runs))
     result = with_spread(result, runs, samples, worlds, work("swings"))
     result = with_seams(result, runs, work("seams"))
-    return with_horizon(result, runs, work("horizon"), folder=surfaces, workers=workers)
+    return with_horizon(result, runs, work, folder=surfaces, workers=workers)
 
 
 def _once(variants: Sequence[Scenario]) -> list[Scenario]:

@@ -56,6 +56,13 @@ AS_NEEDED = 0
 MOST_REPLICAS = 32
 LIGHT_FRACS = (0.1, 0.3, 0.5, 0.7, 0.85)
 """Further samples below the limit, as shares of it, for the curves."""
+LIGHTEST_FRACS = (0.01, 0.03)
+"""And below these, where the group is that of a fleet which stands, be it as idle as it may, one of hardly any load."""
+ALONE_REQ_PER_S = 0.01
+"""So few requests come to the whole group that they hardly meet."""
+ALONE_S = 20_000.0
+LONG_ALONE_S = 100_000.0
+"""How long that is looked at: for a mean, and for quantiles."""
 _STEP = 3.0
 _NOTHING_FRAC = 0.005
 """A load at which a replica has so few requests (0.04 of one) that less would change nothing."""
@@ -179,7 +186,9 @@ def surfaces(
 def _sampled(group: Group, digest: str, n_seeds: int, stop: threading.Event, *, is_sized: bool) -> Surface:
     """Search the load at which the mean over the seeds breaks a limit, then fill in the curves below it."""
     seeds = [(group.scenario.run.seed + SEED_OFFSET + k) % (1 << 63) for k in range(n_seeds)]
-    alone = measure(group, 0.01 / group.n_replicas, seed=seeds[0], length_s=20_000.0, warmup_s=0.0)
+    alone_load = float(f"{ALONE_REQ_PER_S / group.n_replicas:.6g}")
+    alone_s = LONG_ALONE_S if is_sized else ALONE_S
+    alone = measure(group, alone_load, seed=seeds[0], length_s=alone_s, warmup_s=0.0)
     took_s = sum(group.mix[name] * (figures["e2e_s.mean"] or 0.0) for name, figures in alone.classes.items())
     if not is_sized:
         group = resized(group, _needed(group, seeds[0], took_s, stop))
@@ -214,8 +223,10 @@ def _sampled(group: Group, digest: str, n_seeds: int, stop: threading.Event, *, 
         while high / low > RESOLUTION:
             middle = (low * high) ** 0.5
             low, high = (middle, high) if holds(middle) else (low, middle)
-        for frac in LIGHT_FRACS:
+        for frac in (*LIGHTEST_FRACS, *LIGHT_FRACS) if is_sized else LIGHT_FRACS:
             strain(low * frac, seeds[:1])
+        if is_sized:
+            known[alone_load, seeds[0]] = alone
     part = group.part
     return with_limits(
         Surface(
@@ -289,9 +300,8 @@ def _digest(group: Group, scenario: Scenario, n_seeds: int, *, is_sized: bool) -
     from planner.scenario.files import is_file, locate
 
     run = scenario.run
-    total = hashlib.sha256(
-        f"{RULE} {n_seeds} {is_sized} {run.seed} {run.length_s} {run.warmup_s} {run.drain_s}".encode()
-    )
+    light = LIGHTEST_FRACS if is_sized else False
+    total = hashlib.sha256(f"{RULE} {n_seeds} {light} {run.seed} {run.length_s} {run.warmup_s} {run.drain_s}".encode())
     total.update(describe(group).encode())
     for cls in group.scenario.traffic.values():
         if cls.trace is not None and is_file(cls.trace):

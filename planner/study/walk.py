@@ -1,9 +1,9 @@
 """Walking the load of each hour over response surfaces: latencies of each class and power of each pool, hour by hour.
 
-Every class brings its requests of the hour to the deployments of its model: by the shares of its route, and inside a
-pool, or where there are no shares, in proportion to replicas times the load that one holds (a router that looks at
-queues evens them out so). Requests of classes that share a deployment weigh as much as they take of it: a class's
-weight is the limit of the traffic's own mix over the limit of the class alone. Nothing is read beyond the last sample.
+Every class brings its requests of the hour to the deployments of its model: by the shares of its route, or as the
+router was seen to send them (`routed.py`) where it has a choice. Requests of classes that share a deployment weigh as
+much as they take of it: a class's weight is the limit of the traffic's own mix over the limit of the class alone.
+Nothing is read beyond the last sample.
 
 Replicas that decode what others hand over may serve whole requests too. Both take of the same replicas, so each is read
 at the load at which it alone would fill them as full: the shares of its limit that the two take, added.
@@ -12,11 +12,13 @@ at the load at which it alone would fill them as full: the shares of its limit t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.study.curves import Surface, curve, loads
-from planner.study.surface import AS_NEEDED, Wanted, surfaces, wanted
+from planner.study.group import Part
+from planner.study.routed import Routed, Share
+from planner.study.surface import MOST_REPLICAS, Wanted, surfaces, wanted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +45,8 @@ class Stage:
 
     surface: Surface
     n_replicas: int
-    shares: Mapping[str, float]
-    """Class -> share of its requests."""
+    shares: Mapping[str, Share]
+    """Class -> share of its requests, by the load of the fleet."""
     weights: Mapping[str, float]
     """Class -> requests of the mix that one of its requests counts as."""
 
@@ -54,6 +56,8 @@ class StageHours:
     """A stage hour by hour; nan beyond the last sample, and where some requests never got the value."""
 
     stage: Stage
+    shares: Mapping[str, Array]
+    """Class -> share of its requests."""
     load: Array
     """Requests of the mix per second and replica, and what others on the same replicas are worth of it."""
     beyond: NDArray[np.bool_]
@@ -66,11 +70,19 @@ class StageHours:
     tokens_per_s_in: Array
 
 
-def stages(scenario: Scenario, fleet: Fleet, *, folder: Path | None = None, workers: int | None = None) -> list[Stage]:
-    """The deployments that serve something, with their surfaces. Raises as `surfaces` does."""
-    asked = wanted(scenario)
+def stages(
+    scenario: Scenario, fleet: Fleet, routed: Routed, *, folder: Path | None = None, workers: int | None = None
+) -> list[Stage]:
+    """The deployments that serve something, with their surfaces; `routed` is what the router was seen to do, needed
+    where `has_choice`. Raises as `surfaces` does.
+    """
+    n_replicas = _replicas(fleet)
+    asked = [
+        replace(want, n_replicas=max(1, min(MOST_REPLICAS, n_replicas[want.part])))  # as bursts even out in this fleet
+        for want in wanted(scenario)
+    ]
     alone = [
-        Wanted(want.part, ((name, 1.0),), AS_NEEDED, want.phase, want.partner)
+        Wanted(want.part, ((name, 1.0),), want.n_replicas, want.phase, want.partner)
         for want in asked
         if len(want.mix) > 1
         for name, _ in want.mix
@@ -78,27 +90,39 @@ def stages(scenario: Scenario, fleet: Fleet, *, folder: Path | None = None, work
     found = surfaces(scenario, [*asked, *alone], folder=folder, workers=workers)
     mixed, single = found[: len(asked)], found[len(asked) :]
     limits = {(s.part, s.phase, s.partner, next(iter(s.mix))): s.limit_req_per_s for s in single}
-    n_replicas = _replicas(scenario, fleet)
     able: list[Surface] = []
     for surface in mixed:
-        if n_replicas[surface.pool, surface.entry] and not any(
+        if n_replicas[surface.part] and not any(
             surface.phase == other.phase == "prefill" and surface.part == other.part for other in able
         ):
             able.append(surface)
     made = []
     for surface in able:
-        n = n_replicas[surface.pool, surface.entry]
+        n = n_replicas[surface.part]
         weights = {}
         for name in surface.mix:
             own = limits.get((surface.part, surface.phase, surface.partner, name), surface.limit_req_per_s)
             weights[name] = surface.limit_req_per_s / own if own > 0 and surface.limit_req_per_s > 0 else 1.0
-        shares = {name: _share(scenario, name, surface, able, n_replicas) for name in surface.mix}
+        shares = {name: _share(scenario, name, surface, able, n_replicas, routed) for name in surface.mix}
         made.append(Stage(surface, n, shares, weights))
     return made
 
 
-def _replicas(scenario: Scenario, fleet: Fleet) -> dict[tuple[str, int], int]:
-    return {(pool.name, ix): placed.n_replicas for pool in fleet.pools for ix, placed in enumerate(pool.placed)}
+def has_choice(scenario: Scenario, fleet: Fleet) -> bool:
+    """Whether the router chooses between deployments for any class."""
+    n_replicas = _replicas(fleet)
+    heads = {(w.part, name) for w in wanted(scenario) if w.phase != "decode" for name, _ in w.mix if n_replicas[w.part]}
+    for name in scenario.traffic:
+        route = scenario.fleet.routes.get(name) or {}
+        pools = [part.pool for part, of in heads if of == name and (not route or part.pool in route)]
+        is_shared = any(share is not None for share in route.values())
+        if len(pools) > (len(set(pools)) if is_shared else 1):
+            return True
+    return False
+
+
+def _replicas(fleet: Fleet) -> dict[Part, int]:
+    return {Part(pool.name, ix): placed.n_replicas for pool in fleet.pools for ix, placed in enumerate(pool.placed)}
 
 
 def _share(
@@ -106,49 +130,62 @@ def _share(
     name: str,
     surface: Surface,
     able: Sequence[Surface],
-    n_replicas: Mapping[tuple[str, int], int],
-) -> float:
+    n_replicas: Mapping[Part, int],
+    routed: Routed,
+) -> Share:
     """The share of a class's requests that goes through a deployment in its phase."""
 
     def room(one: Surface) -> float:
-        return n_replicas[one.pool, one.entry] * (one.limit_req_per_s or loads(one)[-1])
+        return n_replicas[one.part] * (one.limit_req_per_s or loads(one)[-1])
 
     if surface.phase == "decode":
         giver = surface.partner
         assert giver is not None
         first = next(s for s in able if s.part == giver and s.phase == "prefill")
         others = [s for s in able if s.phase == "decode" and s.partner == giver and name in s.mix]
-        return _share(scenario, name, first, able, n_replicas) * room(surface) / sum(room(s) for s in others)
+        given = _share(scenario, name, first, able, n_replicas, routed)
+        return given.times(room(surface) / sum(room(s) for s in others))
     route = scenario.fleet.routes.get(name) or {}
     heads = {(s.part, s.phase): s for s in able if s.phase != "decode" and name in s.mix}
     mine = [s for s in heads.values() if not route or s.pool in route]
     if not any(s.part == surface.part for s in mine):
-        return 0.0
+        return Share.fixed(0.0)
+    whole = 1.0
     if any(share is not None for share in route.values()):
-        beside = [s for s in mine if s.pool == surface.pool]
-        return (route.get(surface.pool) or 0.0) * room(surface) / sum(room(s) for s in beside)
-    return room(surface) / sum(room(s) for s in mine)
+        whole = route.get(surface.pool) or 0.0
+        mine = [s for s in mine if s.pool == surface.pool]
+    if len(mine) == 1:
+        return Share.fixed(whole)
+    seen = [routed.get((name, s.part)) for s in mine]
+    own = routed.get((name, surface.part))
+    if own is None or None in seen:  # the class hardly comes at any hour
+        return Share.fixed(whole * room(surface) / sum(room(s) for s in mine))
+    sums = [sum(fracs) for fracs in zip(*(s.fracs for s in seen if s is not None), strict=True)]
+    fracs = [whole * frac / total if total else whole / len(mine) for frac, total in zip(own.fracs, sums, strict=True)]
+    return Share(own.levels, tuple(fracs))
 
 
-def walk_all(made: Sequence[Stage], rates: Mapping[str, Array]) -> tuple[StageHours, ...]:
-    """All stages under the rates of each hour, by class; those of the same replicas fill them together."""
-    filled = [_load(stage, rates) / _most(stage) for stage in made]
+def walk_all(made: Sequence[Stage], rates: Mapping[str, Array], level: Array) -> tuple[StageHours, ...]:
+    """All stages under the rates of each hour, by class, and the load of the fleet by which it routes them; those of
+    the same replicas fill them together.
+    """
+    filled = [_load(stage, rates, level) / _most(stage) for stage in made]
     found = []
     for ix, stage in enumerate(made):
         beside = [
             filled[other] for other, one in enumerate(made) if other != ix and one.surface.part == stage.surface.part
         ]
-        found.append(walk(stage, rates, beside=beside))
+        found.append(walk(stage, rates, level, beside=beside))
     return tuple(found)
 
 
-def _load(stage: Stage, rates: Mapping[str, Array]) -> Array:
+def _load(stage: Stage, rates: Mapping[str, Array], level: Array) -> Array:
     """Requests of the mix per second and replica that a stage brings."""
     import numpy as np
 
-    load = np.zeros_like(next(iter(rates.values())))
+    load = np.zeros_like(level)
     for name, share in stage.shares.items():
-        load = load + rates[name] * (share * stage.weights[name])
+        load = load + rates[name] * (share.at(level) * stage.weights[name])
     return load / stage.n_replicas
 
 
@@ -157,8 +194,8 @@ def _most(stage: Stage) -> float:
     return stage.surface.limit_req_per_s or loads(stage.surface)[-1]
 
 
-def walk(stage: Stage, rates: Mapping[str, Array], *, beside: Sequence[Array] = ()) -> StageHours:
-    """A stage under the rates of each hour, by class.
+def walk(stage: Stage, rates: Mapping[str, Array], level: Array, *, beside: Sequence[Array] = ()) -> StageHours:
+    """A stage under the rates of each hour, by class, and the load of the fleet.
 
     `beside` is how full other stages make the same replicas: each is then read where they are as full of its own kind
     alone, and has its part of what they draw.
@@ -166,7 +203,7 @@ def walk(stage: Stage, rates: Mapping[str, Array], *, beside: Sequence[Array] = 
     import numpy as np
 
     surface, n = stage.surface, stage.n_replicas
-    own = _load(stage, rates)
+    own = _load(stage, rates, level)
     load = own + sum(beside, start=np.zeros(own.size)) * _most(stage)
     part = np.divide(own, load, out=np.full(own.size, 1 / (1 + len(beside))), where=load > 0)
     places = np.array(loads(surface))
@@ -189,6 +226,7 @@ def walk(stage: Stage, rates: Mapping[str, Array], *, beside: Sequence[Array] = 
     }
     return StageHours(
         stage=stage,
+        shares={name: share.at(level) for name, share in stage.shares.items()},
         load=load,
         beyond=beyond,
         latencies=latencies,

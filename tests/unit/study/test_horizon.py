@@ -19,9 +19,12 @@ from planner.errors import ScenarioError
 from planner.report.text import run_report
 from planner.study.curves import Surface
 from planner.study.group import Measured
+from planner.study.horizon_classes import _LEVELS, _quantile
+from planner.study.routed import Share
 from planner.study.walk import Stage, walk, walk_all
 from planner.traffic.hours import recorded
 
+LEVELS = list(_LEVELS.values())
 TEXT = """
 schema: 1
 title: small
@@ -168,13 +171,13 @@ def stage(n_replicas: int = 2, **shares: float) -> Stage:
     surface = Surface(
         "a", 0, "m", "mixed", None, {"x": 0.5, "y": 0.5}, 1, 8, samples, {"x": 3.0, "y": 3.0}, 3.0, 3.0, 3.0
     )
-    return Stage(surface, n_replicas, shares, {"x": 1.0, "y": 2.0})
+    return Stage(surface, n_replicas, {name: Share.fixed(frac) for name, frac in shares.items()}, {"x": 1.0, "y": 2.0})
 
 
 def test_hours_are_read_off_the_surface_as_it_says() -> None:
     one = stage(x=1.0)
     loads = np.array([0.0, 0.5, 1.0, 1.7, 2.0, 3.3, 4.0, 4.5, 5.0, 5.01])
-    found = walk(one, {"x": loads * 2})
+    found = walk(one, {"x": loads * 2}, loads)
     for ix, each in enumerate(loads):
         said = one.surface.at(float(each))
         assert found.beyond[ix] == (said is None)
@@ -188,7 +191,7 @@ def test_hours_are_read_off_the_surface_as_it_says() -> None:
 
 def test_classes_weigh_what_they_take() -> None:
     # 2 replicas: x brings 1 req/s, half of y's 4 req/s counts twice: (1 + 0.5 x 4 x 2) / 2 = 2.5.
-    found = walk(stage(x=1.0, y=0.5), {"x": np.array([1.0]), "y": np.array([4.0])})
+    found = walk(stage(x=1.0, y=0.5), {"x": np.array([1.0]), "y": np.array([4.0])}, np.array([5.0]))
     assert found.load.tolist() == [2.5]
 
 
@@ -196,7 +199,7 @@ def test_a_year_of_five_pools_is_walked_in_well_under_ten_seconds() -> None:
     rates = {"x": np.linspace(0.0, 6.0, 8760), "y": np.linspace(1.0, 2.0, 8760)}
     start_s = time.process_time()
     for _ in range(5):
-        walk(stage(x=1.0, y=0.5), rates)
+        walk(stage(x=1.0, y=0.5), rates, rates["x"])
     assert time.process_time() - start_s < 5.0
 
 
@@ -231,13 +234,13 @@ def test_a_trace_is_followed_hour_by_hour(folder: Path, tmp_path: Path) -> None:
 def shared_stage(phase: str, limit: float, watts: float) -> Stage:
     samples = tuple(measured(load, load / 10, watts * load) for load in (1.0, 2.0, 4.0, 8.0))
     surface = Surface("a", 0, "m", phase, None, {"x": 1.0}, 1, 8, samples, {"x": limit}, limit, limit, limit)
-    return Stage(surface, 2, {"x": 0.5}, {"x": 1.0})
+    return Stage(surface, 2, {"x": Share.fixed(0.5)}, {"x": 1.0})
 
 
 def test_what_decodes_and_serves_whole_is_as_full_as_the_two_make_it() -> None:
     # Each brings 1 req/s a replica: a quarter of 4 and half of 2, so each is read at three quarters of its limit.
     mixed, decode = shared_stage("mixed", 4.0, 100.0), shared_stage("decode", 2.0, 200.0)
-    a, b = walk_all([mixed, decode], {"x": np.array([4.0, 0.0])})
+    a, b = walk_all([mixed, decode], {"x": np.array([4.0, 0.0])}, np.array([4.0, 0.0]))
     assert a.load.tolist() == [3.0, 0.0]
     assert b.load.tolist() == [1.5, 0.0]
     assert a.latencies["x"]["ttft_s.p95"][0] == pytest.approx(0.3)
@@ -246,18 +249,60 @@ def test_what_decodes_and_serves_whole_is_as_full_as_the_two_make_it() -> None:
     assert b.steps_w[0] == pytest.approx(2 * 300 * 2 / 3)
     assert a.parked_chips[1] + b.parked_chips[1] == pytest.approx(2 * 8)
     assert a.tokens_per_s_out[0] == pytest.approx(2 * 1.0)
-    (alone,) = walk_all([mixed], {"x": np.array([4.0])})
+    (alone,) = walk_all([mixed], {"x": np.array([4.0])}, np.array([4.0]))
     assert alone.load.tolist() == [1.0]
 
 
+def off(tree: dict[str, Any]) -> dict[tuple[str, str], float]:
+    """How far the surfaces are off the simulation, in the middle of the hours that were simulated."""
+    return {(each["class"], each["metric"]): each["median_frac"] for each in tree["checked"]["differences"]}
+
+
+@pytest.mark.slow
 def test_a_pool_that_decodes_and_serves_whole_is_followed(folder: Path) -> None:
+    """The router of least outstanding tokens sends all to the pool that hands its prompts over at once."""
     more = (
         "fleet.pools.a.deploy[0].role=mixed",
         "fleet.pools.p={rack: hgx-h200, count: 1, "
         "deploy: [{model: gpt-oss-120b, chips: 4, role: prefill, decode_pool: a}]}",
     )
-    tree = horizon(run(load("-", stdin_text=TEXT, sets=[*more, "run.days=0"]), surfaces=folder, workers=2))
+    tree = horizon(run(load("-", stdin_text=TEXT, sets=more), surfaces=folder, workers=2))
     assert set(tree["pools"]) == {"a", "p"}
     chat = tree["classes"]["chat"]
     assert chat["hours_met"] + chat["hours_missed"] + tree["hours_beyond"] == HOURS
-    assert abs(tree["checked"]["power_worst_frac"]) < 0.3
+    assert abs(off(tree)["chat", "ttft"]) < 0.03
+    assert abs(off(tree)["chat", "tpot"]) < 0.05
+    assert abs(tree["checked"]["power_worst_frac"]) < 0.05
+
+
+def test_pools_of_unlike_chips_get_what_the_router_sends_them(folder: Path) -> None:
+    more = ("fleet.pools.b={rack: gb300-nvl72, count: 1, deploy: [{model: gpt-oss-120b, chips: 4, per_rack: 3}]}",)
+    tree = horizon(run(load("-", stdin_text=TEXT, sets=more), surfaces=folder, workers=2))
+    assert abs(off(tree)["chat", "ttft"]) < 0.05
+    assert abs(off(tree)["chat", "tpot"]) < 0.08
+    assert abs(tree["checked"]["power_worst_frac"]) < 0.05
+
+
+def test_a_class_has_the_quantiles_of_the_mixture_of_its_deployments() -> None:
+    """Against values drawn from each deployment's own distribution and put together."""
+    rng = np.random.default_rng(1)
+    levels = [0.0, *LEVELS, 1.0]
+    own = [[0.0, 1.0, 3.0, 4.0, 9.0], [0.0, 2.0, 2.5, 8.0, 30.0]]  # and on to 1 as from 95 % to 99 %
+    for share in (0.0, 0.03, 0.5, 0.9, 1.0):
+        weights = np.array([[share], [1 - share]])
+        drawn = []
+        for values, part in zip(own, (share, 1 - share), strict=True):
+            end = values[-1] + (values[-1] - values[-2]) / 4
+            drawn.append(np.interp(rng.random(round(part * 1_000_000)), levels, [*values, end]))
+        put_together = np.concatenate(drawn)
+        known = np.array([[[value] for value in values[1:]] for values in own])
+        for ix, level in enumerate(LEVELS):
+            (found,) = _quantile(known, weights, ix, level)
+            assert found == pytest.approx(np.quantile(put_together, level, method="lower"), rel=0.02)
+
+
+def test_a_share_lies_between_the_hours_that_were_seen() -> None:
+    share = Share((1.0, 3.0), (0.2, 0.6))
+    assert share.at(np.array([0.0, 1.0, 2.0, 3.0, 9.0])).tolist() == pytest.approx([0.2, 0.2, 0.4, 0.6, 0.6])
+    assert share.times(0.5).at(np.array([2.0])).tolist() == [0.2]
+    assert Share.fixed(0.7).at(np.array([0.0, 5.0])).tolist() == [0.7, 0.7]
