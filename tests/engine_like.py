@@ -2,7 +2,7 @@
 
 Runs of it have what a replay is judged on: queueing at a limit of sequences, steps formed ahead, engines of a mixture
 that step together and have caches of their own, arithmetic that is slow for few tokens, experts that are not chosen
-evenly, launches that cost more beside prompts, noise and the odd hiccup.
+evenly, launches that cost more beside prompts, noise and the odd hiccup, a slow first step, two clocks.
 """
 
 from __future__ import annotations
@@ -106,8 +106,10 @@ class Engine:
         return plan
 
 
-def run(machine: Machine, jobs: list[Job], *, most: int, seed: int) -> None:
-    """Serve the jobs, sorted by arrival; engines step together, and form each step while the one before it runs."""
+def run(machine: Machine, jobs: list[Job], *, most: int, seed: int, is_ahead: bool = True, cold_s: float = 0.0) -> None:
+    """Serve the jobs, sorted by arrival; engines step together, and form each step while the one before it runs (or, if
+    not `is_ahead`, when it is over). The first step takes `cold_s` more.
+    """
     dice = random.Random(seed)
     engines = [Engine(most) for _ in range(machine.engines)]
     todo, left, now, before = deque(jobs), len(jobs), 0.0, 0.0
@@ -116,7 +118,7 @@ def run(machine: Machine, jobs: list[Job], *, most: int, seed: int) -> None:
             job = todo.popleft()
             job.queued = now
             min(engines, key=lambda each: 4 * len(each.waiting) + len(each.running)).waiting.append(job)
-        plans = [each.form(before if each.running else now, now) for each in engines]
+        plans = [each.form(before if each.running and is_ahead else now, now) for each in engines]
         if not any(plans):
             before = now = todo[0].at if todo else now + 1e-3
             continue
@@ -126,8 +128,10 @@ def run(machine: Machine, jobs: list[Job], *, most: int, seed: int) -> None:
             chunks = [(job.computed, k) for job, k in plan if not (job.given and job.computed >= job.n_in)]
             loads.append((len(decoding), sum(decoding), chunks))
         took = machine.step_s(loads) * dice.uniform(0.97, 1.03) + (0.02 if dice.random() < 0.001 else 0.0)
+        took, cold_s = took + cold_s, 0.0
         for each, plan in zip(engines, plans, strict=True):
-            each.running = [job for job in each.running if job.last < 0]
+            if is_ahead:  # who ends with this step is seen a step later
+                each.running = [job for job in each.running if job.last < 0]
             for job, tokens in plan:
                 if job.last >= 0:
                     continue
@@ -137,6 +141,8 @@ def run(machine: Machine, jobs: list[Job], *, most: int, seed: int) -> None:
                     job.first = now + took if job.first < 0 else job.first
                     if job.given == job.n_out:
                         job.last, left = now + took, left - 1
+            if not is_ahead:
+                each.running = [job for job in each.running if job.last < 0]
         before, now = now, now + took
 
 
@@ -158,7 +164,8 @@ def write(folder: Path, name: str, served: list[Job], options: dict[str, object]
     lines = [f"{columns},shared_prefix_tokens"]
     begin = served[0].queued
     for at, job in enumerate(served):
-        times = ",".join(f"{t - begin:.6f}" for t in (job.at, job.queued, job.scheduled, job.first, job.last))
+        engine = ",".join(f"{t - begin:.6f}" for t in (job.queued, job.scheduled, job.first, job.last))
+        times = f"{job.at + 3.5:.6f},{engine}"
         lines.append(f"bench-{at},{times},{job.n_in},{job.n_out},{job.shared}")
     table.write_text("\n".join(lines) + "\n")
     meta.write_text(json.dumps({"schema_version": 1, "vllm_version": "0.19.0", "engine_kwargs": options}))

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-__all__ = ["ENGINE", "METRICS", "QUANTILES", "ROOM", "Replayed", "Run", "errors", "prepare", "replay"]
+__all__ = ["ENGINE", "FIRST_STEP", "METRICS", "QUANTILES", "ROOM", "Replayed", "Run", "errors", "prepare", "replay"]
 
 METRICS = ("ttft_s", "tpot_s", "e2e_s")
 QUANTILES = (50, 90, 95, 99)
 ENGINE = "vllm"
+FIRST_STEP = "first_step_s"
+"""Among the figures of a fit: how much longer the first step of each replica takes, not a figure of the engine."""
 ROOM = 1.5
 """A fit may find rates so many times those of the chip's facts."""
 _RATES = ("memory_bytes_per_s", "scale_up_bytes_per_s", "scale_out_bytes_per_s")
@@ -171,13 +173,15 @@ def _metrics(requests: pl.DataFrame, queued: str, first: str, last: str) -> pl.D
 
 
 def replay(run: Run, engine: dict[str, Any] | None = None) -> Replayed:
-    """Simulates the run, with other figures of the engine where given.
+    """Simulates the run, with other figures of the engine where given, and what its first step takes longer.
 
     A request counts from when its replica first looks at it: the engine's own clock reads the same.
     """
     import polars as pl
 
-    deployment = run.deployment if engine is None else _with(run.deployment, engine)
+    figures = dict(engine or {})
+    first_s = figures.pop(FIRST_STEP, 0.0)
+    deployment = _with(run.deployment, figures) if figures else run.deployment
     last_ns = int(run.table["arrival_ns"][-1])
     spec = {
         "spec_version": int(core.build_info()["sim_spec_version"]),
@@ -199,6 +203,8 @@ def replay(run: Run, engine: dict[str, Any] | None = None) -> Replayed:
         pl.col("seen_ns", "start_ns", "first_token_ns", "end_ns").cast(pl.Float64) / 1e9,
         pl.col("output_tokens"),
     )
+    is_first = pl.int_range(pl.len()) < run.n_replicas
+    seconds = seconds.with_columns(pl.col("first_token_ns", "end_ns") + pl.when(is_first).then(first_s).otherwise(0.0))
     metrics = _metrics(seconds, "seen_ns", "first_token_ns", "end_ns")
     times = seconds.select(
         queued_s="seen_ns", scheduled_s="start_ns", first_token_s="first_token_ns", last_token_s="end_ns"

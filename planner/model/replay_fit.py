@@ -6,6 +6,10 @@ measured of the first requests counts: what each took, and the means of a few st
 shares a step with whom turns on nanoseconds, so the times of one request jump where a coefficient moves a little; the
 means do not, and the search begins in several places. Damped least squares with a robust loss on logarithms; the starts
 hold weakly.
+
+The first stretch pays for what an engine does once (kernels that are compiled, shapes that are met for the first time),
+so only its time between tokens counts; and one time that is far from the simulated moves a mean as one a factor `FAR`
+off does. What the very first step of an engine takes more than the rest of the fit says is a figure of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from planner.model.replay import METRICS, ROOM, Run, replay
+from planner.model.replay import FIRST_STEP, METRICS, ROOM, Run, replay
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +30,9 @@ SCALE, MEAN_SCALE = 0.05, 0.01
 """Log residuals of a request and of a mean from which on the loss is linear."""
 FLOOR_S = {"ttft_s": 0.05, "tpot_s": 0.001, "e2e_s": 0.1}
 """Times that are small beside these count less."""
+FAR = 2.7
+FIRST_S = 0.02
+"""A first step that is longer by less is like any other."""
 _STRETCHES = 5
 _REQUEST_WEIGHT = 0.5
 _STARTS, _FOLLOWED = 24, 3
@@ -46,7 +53,7 @@ class Coefficient:
 
 MEMORY = Coefficient(("memory_eff_frac",), 0.82, 0.3, ROOM, 0.3)
 CACHE = Coefficient(("kv_read_eff_frac",), 0.75, 0.3, ROOM, 0.3)
-ARITHMETIC = Coefficient(("prefill_eff_frac",), 0.65, 0.1, ROOM, 0.5)
+ARITHMETIC = Coefficient(("prefill_eff_frac",), 0.65, 0.1, 1.2, 0.5)
 STEP = Coefficient(("host_s",), 1e-3, 1e-5, 3e-2, 1.0)
 LINK = Coefficient(("link_eff_frac", "prefill_link_eff_frac"), 0.5, 0.05, ROOM, 0.5)
 _IN_STEP = (
@@ -76,7 +83,18 @@ def fit_first(run: Run, n: int) -> dict[str, float]:
         now, moved = search.descend(x, rounds=8, step=step)
         if now < best:
             best, x = now, moved
-    return _engine(fitted, x)
+    return _engine(fitted, x) | _first_step(run, _engine(fitted, x))
+
+
+def _first_step(run: Run, engine: dict[str, Any]) -> dict[str, float]:
+    """What the first request of each replica waits longer than a later one would, if that is more than chance."""
+    import numpy as np
+
+    measured, simulated = (
+        frame["ttft_s"].head(run.n_replicas).to_numpy() for frame in (run.measured, replay(run, engine).requests)
+    )
+    longer_s = float(np.maximum(np.nan_to_num(measured - simulated), 0.0).mean())
+    return {FIRST_STEP: longer_s} if longer_s > max(FIRST_S, 0.5 * float(simulated.mean())) else {}
 
 
 class _Search:
@@ -89,12 +107,28 @@ class _Search:
         self.start = np.log([each.start for each in fitted])
         self.low, self.high = (np.log([getattr(each, end) for each in fitted]) for end in ("low", "high"))
         self.hold = 1.0 / np.array([each.spread for each in fitted]) ** 2
-        self.measured, self.weight = _logs(run.measured, n)
+        self.measured = _times(run.measured, n)
+        self.weight = _weights(self.measured, n)
 
     def off(self, x: np.ndarray) -> np.ndarray:
-        """Simulated less measured, in units from which on the loss is linear."""
-        found: np.ndarray = _logs(replay(self.run, _engine(self.fitted, x)).requests, self.n)[0] - self.measured
-        return found
+        """Simulated over measured as logarithms, of each request and of the means of stretches, in units from which on
+        the loss is linear; 0 where there is no value."""
+        import numpy as np
+
+        simulated = _times(replay(self.run, _engine(self.fitted, x)).requests, self.n)
+        single, means = [], []
+        for metric, ours, theirs in zip(METRICS, simulated, self.measured, strict=True):
+            floor = FLOOR_S[metric]
+            single.append(np.nan_to_num(np.log((ours + floor) / (theirs + floor))) / SCALE)
+            near = np.clip(theirs, (ours + floor) / FAR - floor, (ours + floor) * FAR - floor)
+            for at, part in enumerate(_stretches(self.n)):
+                is_known = ~np.isnan(ours[part] + near[part])
+                if _counts(metric, at) and is_known.any():
+                    pair = [times[part][is_known].mean() + 0.01 * floor for times in (ours, near)]
+                    means.append(np.log(pair[0] / pair[1]) / MEAN_SCALE)
+                else:
+                    means.append(0.0)
+        return np.concatenate([*single, means])
 
     def loss(self, x: np.ndarray, r: np.ndarray) -> float:
         import numpy as np
@@ -166,17 +200,29 @@ def _engine(fitted: Sequence[Coefficient], x: np.ndarray) -> dict[str, Any]:
     return engine
 
 
-def _logs(frame: pl.DataFrame, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of what the first `n` requests took, metric by metric, and of the means of their stretches, in units
-    of their scales (0 where there is no value); and the weight of each.
-    """
+def _times(frame: pl.DataFrame, n: int) -> list[np.ndarray]:
+    """What the first `n` requests took, metric by metric, in seconds; NaN where there is no value."""
+    return [frame[metric].head(n).to_numpy().astype(float) for metric in METRICS]
+
+
+def _stretches(n: int) -> list[np.ndarray]:
     import numpy as np
 
-    single, means = [], []
-    for metric in METRICS:
-        values = frame[metric].head(n).to_numpy()
-        single.append(np.log(np.nan_to_num(values, nan=1.0) + FLOOR_S[metric]) / SCALE)
-        for part in np.array_split(np.nan_to_num(values, nan=0.0), min(_STRETCHES, n)):
-            means.append(np.log(part.mean() + 0.01 * FLOOR_S[metric]) / MEAN_SCALE)
-    logs = np.concatenate([*single, means])
-    return logs, np.where(np.arange(len(logs)) < len(logs) - len(means), _REQUEST_WEIGHT, 1.0)
+    return np.array_split(np.arange(n), min(_STRETCHES, n))
+
+
+def _counts(metric: str, stretch: int) -> bool:
+    """Whether a stretch says how long steps take, as far as this metric goes."""
+    return metric == "tpot_s" or stretch > 0
+
+
+def _weights(measured: list[np.ndarray], n: int) -> np.ndarray:
+    import numpy as np
+
+    parts = _stretches(n)
+    single = [
+        np.full(len(part), _REQUEST_WEIGHT if _counts(metric, at) else 0.0)
+        for metric in METRICS
+        for at, part in enumerate(parts)
+    ]
+    return np.concatenate([*single, np.ones(len(measured) * len(parts))])

@@ -115,7 +115,7 @@ def test_cases_that_chance_seldom_meets() -> None:
 
 def test_whole_prompts_wait_for_a_step_that_takes_them() -> None:
     """Prompts of 60 and 50 tokens, in steps of 100: cut, the second begins beside the first; whole, a step later."""
-    spec = cell(toy(chunk_tokens=100, blocks=6, block_tokens=16, max_batch=4)) | {"window_ns": 20 * MS}
+    spec = cell(toy(chunk_tokens=100, context_tokens=100, block_tokens=16, max_batch=4)) | {"window_ns": 20 * MS}
     rows = [(0, 0, 60, 3), (0, 0, 50, 3)]
     starts = []
     for is_whole in (False, True):
