@@ -9,7 +9,7 @@
 | residual | residual | share of capex that is left at the end of life |
 
 That is capital recovery with salvage: the level yearly payment whose present value, with that of the residual, is the
-price (Park, Contemporary Engineering Economics). `metrics.PART_FORMULAS` says how each part is made.
+price (Park, Contemporary Engineering Economics). `cost_parts.PART_FORMULAS` says how each part is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from planner.aggregate import clock
-from planner.aggregate.metrics import COVERED_PARTS, NAMED_PARTS, PARTS
+from planner.aggregate.cost_parts import COVERED_PARTS, NAMED_PARTS, PARTS
 from planner.aggregate.power import Book, PoolPower, mean_w, peak_w
 
 if TYPE_CHECKING:

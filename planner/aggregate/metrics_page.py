@@ -5,7 +5,8 @@ python -m planner.aggregate.metrics_page > docs/reference/metrics.md
 
 from __future__ import annotations
 
-from planner.aggregate.metrics import METRICS, PART_FORMULAS, Metric
+from planner.aggregate.cost_parts import PART_FORMULAS
+from planner.aggregate.metrics import METRICS, Metric
 
 _SECTIONS: dict[str, tuple[str, str]] = {
     "requests": ("Requests", "What became of everything that was offered, over the whole run, drain included."),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.aggregate.metrics import ALLOCATIONS, BOTTLENECKS, METRICS, VERDICTS, Metric
+from planner.aggregate.cost_parts import ALLOCATIONS
+from planner.aggregate.metrics import BOTTLENECKS, METRICS, VERDICTS, Metric
 from planner.aggregate.store import SCHEMA
 
 Schema = dict[str, Any]

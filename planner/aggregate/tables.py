@@ -21,10 +21,10 @@ from planner.aggregate.columns import (
     Columns,
     schema_of,
 )
+from planner.aggregate.cost_parts import PART_FORMULAS
 from planner.aggregate.evidence import fact_row, facts_used, source_rows, swing_rows
 from planner.aggregate.inputs import NS_PER_S
 from planner.aggregate.latency import METRICS
-from planner.aggregate.metrics import PART_FORMULAS
 from planner.aggregate.power import Book, chip_w, rack_it_w
 from planner.aggregate.utilisation import FRACTIONS
 from planner.aggregate.work import COUNTS, chip_work

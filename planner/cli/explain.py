@@ -26,7 +26,7 @@ def command(result: str, metric: str | None, to: output.Settings) -> None:
     figure's swing. Without METRIC: each headline figure, how much of its swing is assumed, and what moves it most.
     """
     from planner.report import explain_text
-    from planner.report.compare import open_side
+    from planner.report.compare_sides import open_side
     from planner.report.explain import explain, overview
 
     found = open_side(result)

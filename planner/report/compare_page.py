@@ -7,7 +7,9 @@ from pathlib import Path
 
 from planner.aggregate.leaves import shown
 from planner.errors import Fault, RunError
-from planner.report.compare import Against, Comparison, Row, Side
+from planner.report.compare import Against, Comparison
+from planner.report.compare_rows import Row
+from planner.report.compare_sides import Side
 from planner.report.compare_text import change, fact_lines, headline_rows, signed
 from planner.report.page_html import document, esc, item_list, section, table
 from planner.report.text import percent

@@ -7,7 +7,8 @@ from typing import Any
 
 from planner import units
 from planner.aggregate.leaves import shown
-from planner.report.compare import Against, Comparison, Row
+from planner.report.compare import Against, Comparison
+from planner.report.compare_rows import Row
 from planner.report.text import percent
 from planner.words import plain, table
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.aggregate.cost_parts import PART_FORMULAS, PARTS
 from planner.aggregate.leaves import Leaf, leaves, matching, near_names
-from planner.aggregate.metrics import PART_FORMULAS, PARTS
 from planner.errors import Fault, ScenarioError
-from planner.report.compare import Side
+from planner.report.compare_sides import Side
 
 __all__ = ["Explained", "Input", "Weight", "explain", "overview"]
 

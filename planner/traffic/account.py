@@ -7,6 +7,7 @@ rows_read = n_requests + sum(rejected).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from planner.errors import Notice
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("input", "output", "cached", "total")
 _LISTED_LINES = 1000
+_HOUR_NS, _SUNDAY = 3600 * 10**9, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ def account(raw: Raw, *, source: Source, format: str) -> Trace:
     """
     import polars as pl
 
-    frame = raw.frame.with_columns(_arrivals(raw.frame["arrival"], raw.unit, source).alias("time"))
+    times, is_local = _arrivals(raw.frame["arrival"], raw.unit, source)
+    frame = raw.frame.with_columns(times.alias("time"))
     frame = plain_reasons(frame, needed=("arrival", "input", "output"), counts=_COUNTS)
     frame = frame.with_columns(_later_reason(frame).alias("reason"))
     counted = dict(frame.filter(pl.col("reason").is_not_null())["reason"].value_counts().iter_rows())
@@ -57,6 +60,7 @@ def account(raw: Raw, *, source: Source, format: str) -> Trace:
     if out_of_order:
         message = f"{out_of_order:,} rows came after a later arrival; sorted by time, ties in the order of the file"
         warnings.append(Notice("unsorted", message))
+        warnings += _clock_set_back(kept["time"], out_of_order) if is_local else []
         kept = kept.sort("time", maintain_order=True)
     return Trace(
         requests=_requests(kept),
@@ -72,8 +76,24 @@ def account(raw: Raw, *, source: Source, format: str) -> Trace:
     )
 
 
-def _arrivals(texts: pl.Series, unit: Unit, source: Source) -> pl.Series:
-    """Nanoseconds on the file's own clock; null where the stamp is none.
+def _clock_set_back(times: pl.Series, out_of_order: int) -> list[Notice]:
+    """Names the hour that a local clock shows twice in autumn: on a Sunday stamps go back by up to an hour, once."""
+    steps = times.diff()
+    back = (steps < 0).arg_true().to_list()
+    if len(back) != 1 or not -_HOUR_NS <= steps[back[0]] <= -_HOUR_NS // 2:
+        return []
+    at = datetime.fromtimestamp(times[back[0] - 1] // 10**9, tz=UTC)
+    if at.weekday() != _SUNDAY:
+        return []
+    message = (
+        f"stamps name no zone and go back by an hour on Sunday {at:%Y-%m-%d} after {at:%H:%M}, as clocks do in autumn: "
+        f"{out_of_order:,} rows of the hour after that stand among those of the hour before; write stamps in UTC"
+    )
+    return [Notice("clock_set_back", message)]
+
+
+def _arrivals(texts: pl.Series, unit: Unit, source: Source) -> tuple[pl.Series, bool]:
+    """Nanoseconds on the file's own clock, null where the stamp is none, and whether it is a clock without a zone.
 
     Raises:
         TrafficError: stamps with a zone beside stamps without, or dates beside plain numbers.
@@ -81,7 +101,7 @@ def _arrivals(texts: pl.Series, unit: Unit, source: Source) -> pl.Series:
     import polars as pl
 
     if unit != "iso" and unit != "iso|s":  # noqa: PLR1714 (so that the type narrows)
-        return nanoseconds(texts, unit)
+        return nanoseconds(texts, unit), False
     times, zoned = iso_nanoseconds(texts)
     n_zoned = int(zoned.sum())
     n_naive = times.len() - times.null_count() - n_zoned
@@ -89,13 +109,13 @@ def _arrivals(texts: pl.Series, unit: Unit, source: Source) -> pl.Series:
         what = f"{n_zoned:,} stamps name a time zone and {n_naive:,} do not, so their order is unknown"
         raise source.refuse(what, "write all of them in one zone, with or without its name")
     if unit == "iso":
-        return times
+        return times, n_naive > 0
     seconds = nanoseconds(texts, "s")
     n_numbers = seconds.len() - seconds.null_count()
     if n_numbers and n_zoned + n_naive:
         what = f"{n_zoned + n_naive:,} arrivals are dates and {n_numbers:,} are plain numbers"
         raise source.refuse(what, "write all of them in one way")
-    return pl.select(times.fill_null(seconds)).to_series()
+    return pl.select(times.fill_null(seconds)).to_series(), n_naive > 0
 
 
 def plain_reasons(

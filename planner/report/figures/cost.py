@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner import units
-from planner.aggregate.metrics import PARTS
+from planner.aggregate.cost_parts import PARTS
 from planner.report.figures.frames import schema
 from planner.report.figures.live import picked, with_signals
 from planner.report.figures.series import mean, rows_of

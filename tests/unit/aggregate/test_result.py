@@ -13,6 +13,7 @@ import pytest
 
 from planner import Result
 from planner.aggregate import columns, metrics
+from planner.aggregate.cost_parts import PARTS
 from planner.aggregate.inputs import VariantRun
 from planner.aggregate.result_schema import result_schema
 from planner.aggregate.summary import summarise
@@ -364,7 +365,7 @@ def test_metric_by_class_pool_part_and_seed() -> None:
     assert found.metric("ttft_s", by="class")["statistic"].to_list() == list(metrics.STATISTICS)
     assert found.metric("usd_per_h", by="pool")["pool"].to_list() == ["toy", "spare"]
     parts = found.metric("usd_per_h", by="part")
-    assert parts["part"].to_list() == list(metrics.PARTS)
+    assert parts["part"].to_list() == list(PARTS)
     assert parts["value"].drop_nulls().sum() == pytest.approx(found.to_json()["cost"]["usd_per_h"])
     by_seed = found.metric("facility_w.peak", by=["pool", "seed"])
     assert by_seed.select("pool", "seed").rows() == [("toy", 1), ("spare", 1), ("toy", 2), ("spare", 2)]

@@ -14,9 +14,11 @@ from planner import Result
 from planner.core import SimTables
 from planner.errors import RunError, ScenarioError
 from planner.fleet.fleet import Fleet
-from planner.report.compare import Side, compare, open_side
-from planner.report.compare import _worlds as paired
+from planner.report.compare import compare
 from planner.report.compare_page import write
+from planner.report.compare_rows import _interval
+from planner.report.compare_rows import _worlds as paired
+from planner.report.compare_sides import Side, open_side
 from planner.report.compare_text import comparison
 from tests.fleets import SCENARIO, class_counts, fact, fleet, placed, pool, rack, scenario, sim, variant, work
 from tests.unit.aggregate.test_batches import TEXT as BATCHED
@@ -288,3 +290,11 @@ def test_two_long_runs_are_compared_by_their_batches() -> None:
     half = math.sqrt(sum(((high - low) / 2) ** 2 for low, high in ends))
     assert row.difference is not None
     assert (row.low, row.high) == (pytest.approx(row.difference - half), pytest.approx(row.difference + half))
+
+
+def test_an_end_that_is_cut_off_does_not_make_a_difference_surer() -> None:
+    # 99.5 % -+ 1.5, of which the upper end is cut off at 100 %: the difference of two such is uncertain by 1.5 x sqrt(2).
+    share: Any = SimpleNamespace(of=lambda tree: tree["x"], metric=SimpleNamespace(section="classes.*"))
+    tree = {"x": 0.995, "low": {"x": 0.98}, "high": {"x": 1.0}, "seeds": [{"run": {"seed": 1}}]}
+    low, high = _interval(share, tree, tree, 0.0)
+    assert (low, high) == (pytest.approx(-0.015 * 2**0.5), pytest.approx(0.015 * 2**0.5))

@@ -9,7 +9,7 @@ import pytest
 from planner import Result
 from planner.errors import ScenarioError
 from planner.report import explain_text
-from planner.report.compare import Side
+from planner.report.compare_sides import Side
 from planner.report.explain import explain, overview
 from tests.fleets import class_counts, fact, fleet, placed, pool, rack, sim, variant, work
 

@@ -103,7 +103,13 @@ def test_an_hour_that_comes_twice(write: Write) -> None:
     assert trace.requests["arrival_ns"].to_list() == [0, 60 * 10**9, 120 * 10**9]
     assert trace.warnings == ()
     naive = AZURE + "".join(f"2024-11-03 {stamp[:8]},1,1\n" for stamp in zoned)
-    assert codes(write("t.csv", naive)) == ["unsorted"]
+    path = write("t.csv", naive)
+    assert codes(path) == ["unsorted", "clock_set_back"]
+    said = read(path).warnings[1].message
+    assert "by an hour on Sunday 2024-11-03 after 01:59" in said
+    assert "2 rows" in said
+    for other in (naive.replace("11-03", "11-04"), naive + "2024-11-03 01:00:30,1,1\n"):  # a Monday; back twice
+        assert codes(write("t.csv", other)) == ["unsorted"]
 
 
 @pytest.mark.parametrize(
