@@ -1,13 +1,15 @@
 """`docs/reviews/` of the scenarios that buy: what to order, and why.
 
-Such an answer takes minutes, so it is not made again at each check. A page says for which scenario it was made (the
-digest of the resolved scenario); `stale` compares that with today's, and a slow test solves the scenario again.
+Such an answer takes minutes, so it is not made again at each check. A page says for which scenario and which facts it
+was made (digests of the resolved scenario and of the catalogue's facts); `stale` compares them with today's, and a slow
+test solves the scenario again.
 
     python -m tests.docs.plans 12-growth 03-buy-plan
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import sys
@@ -29,7 +31,10 @@ SETS: Mapping[str, tuple[str, ...]] = {
 }
 """Scenario -> what is set beside it, so that its page is made in minutes."""
 SHOWN = tuple(SETS)
-_MADE_FOR = re.compile(r"^<!-- made for the scenario ([0-9a-f]+) -->$", re.MULTILINE)
+_MADE_FOR = re.compile(r"^<!-- made for the scenario ([0-9a-f]+) with the facts ([0-9a-f]+) -->$", re.MULTILINE)
+FACTS = ROOT / "planner" / "facts" / "data"
+_NOT_IN_A_PLAN = {"demand", "headline", "sources", "traffic"}
+"""Folders of facts that no figure of a plan hangs on."""
 
 
 def scenario(name: str) -> Scenario:
@@ -37,12 +42,28 @@ def scenario(name: str) -> Scenario:
     return planner.load(ROOT / "scenarios" / f"{name}.yaml", sets=SETS[name])
 
 
+def facts() -> str:
+    """A digest of the facts that plans hang on: a refit of the model changes it."""
+    found = hashlib.sha256()
+    for path in sorted(FACTS.rglob("*.yaml")):
+        where = path.relative_to(FACTS)
+        if where.parts[0] not in _NOT_IN_A_PLAN:
+            found.update(f"{where.as_posix()}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
 def stale(name: str) -> str | None:
-    """Why a page is not of today; None if it is."""
+    """Why a page is not of today, and what makes it again; None if it is."""
     found = _MADE_FOR.search((PLACE / f"{name}.md").read_text(encoding="utf-8"))
     if found is None:
-        return "it does not say for which scenario it was made"
-    return None if found[1] == scenario(name).digest() else "the scenario was changed since"
+        why = "it does not say for what it was made"
+    elif found[1] != scenario(name).digest():
+        why = "the scenario was changed since"
+    elif found[2] != facts():
+        why = "facts were changed since"
+    else:
+        return None
+    return f"{why}: python -m tests.docs.plans {name}"
 
 
 def answer(name: str) -> str:
@@ -53,12 +74,16 @@ def answer(name: str) -> str:
     return found[1]
 
 
+def _made(asked: Scenario) -> str:
+    return f"made for the scenario {asked.digest()} with the facts {facts()}"
+
+
 def page(name: str, result: Result) -> str:
     """The page of a plan, as Markdown."""
     found = result.plan
     assert found is not None
     asked = scenario(name)
-    lines = [f"# {asked.question}", "", f"<!-- made for the scenario {asked.digest()} -->", f"**{asked.title}.**", ""]
+    lines = [f"# {asked.question}", "", f"<!-- {_made(asked)} -->", f"**{asked.title}.**", ""]
     lines += [f"**{plan_section.order(found)}** {plan_section.answer(found)}", ""]
     lines += ["## The scenario", "", "```yaml", f'--8<-- "scenarios/{name}.yaml"', "```", ""]
     lines += ["## What to order, and when", "", *_periods(found), ""]
@@ -82,7 +107,7 @@ def page(name: str, result: Result) -> str:
     lines += [
         "The page that `planner optimize` writes beside its answer has the schedule as a drawing, where each class",
         "runs, the limits of each period and every fact. Solving takes minutes, so this page is made again when the",
-        "scenario changes (`python -m tests.docs.plans`), not at every check; facts and core were those of the digest",
+        "scenario or a fact changes (`python -m tests.docs.plans`), not at every check; its inputs had the digest",
         f"`{result.inputs[:19]}`.",
         "",
     ]

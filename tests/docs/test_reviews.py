@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_of_the_tiers_gb300_does_not_reach_the_fastest() -> None:
 @pytest.mark.parametrize("name", plans.SHOWN)
 def test_pages_of_plans_are_of_the_scenarios_of_today(name: str) -> None:
     why = plans.stale(name)
-    assert why is None, f"{why}: python -m tests.docs.plans {name}"
+    assert why is None, why
     text = (plans.PLACE / f"{name}.md").read_text(encoding="utf-8")
     assert "verified by simulation" in text
     assert text.count("[start:answer]") == text.count("[end:answer]") == 1
@@ -98,15 +99,22 @@ def test_pages_of_plans_say_what_is_found_today(name: str) -> None:
     assert told(plans.page(name, plans.solved(name))) == told(stands), f"python -m tests.docs.plans {name}"
 
 
-def test_a_page_of_a_changed_scenario_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_a_changed_scenario_or_fact_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = plans.SHOWN[-1]
     stands = (plans.PLACE / f"{name}.md").read_text(encoding="utf-8")
     monkeypatch.setattr(plans, "PLACE", tmp_path)
     digest = plans.scenario(name).digest()
     (tmp_path / f"{name}.md").write_text(stands.replace(digest, "0" * len(digest)), encoding="utf-8")
-    assert plans.stale(name) == "the scenario was changed since"
+    assert plans.stale(name) == f"the scenario was changed since: python -m tests.docs.plans {name}"
     (tmp_path / f"{name}.md").write_text("# Nothing", encoding="utf-8")
-    assert plans.stale(name) == "it does not say for which scenario it was made"
+    assert plans.stale(name) == f"it does not say for what it was made: python -m tests.docs.plans {name}"
+    (tmp_path / f"{name}.md").write_text(stands, encoding="utf-8")
+    copy = tmp_path / "data"
+    shutil.copytree(plans.FACTS, copy)
+    monkeypatch.setattr(plans, "FACTS", copy)
+    refit = next((copy / "calibration").glob("*.yaml"))
+    refit.write_text(refit.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert plans.stale(name) == f"facts were changed since: python -m tests.docs.plans {name}"
 
 
 def test_every_shipped_scenario_asks_a_question_and_has_its_number() -> None:

@@ -6,6 +6,8 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -293,7 +295,7 @@ def test_two_long_runs_are_compared_by_their_batches() -> None:
 
 
 def test_an_end_that_is_cut_off_does_not_make_a_difference_surer() -> None:
-    # 99.5 % -+ 1.5, of which the upper end is cut off at 100 %: the difference of two such is uncertain by 1.5 x sqrt(2).
+    # 99.5 % -+ 1.5, cut off above at 100 %: the difference of two such is uncertain by 1.5 x sqrt(2).
     share: Any = SimpleNamespace(of=lambda tree: tree["x"], metric=SimpleNamespace(section="classes.*"))
     tree = {"x": 0.995, "low": {"x": 0.98}, "high": {"x": 1.0}, "seeds": [{"run": {"seed": 1}}]}
     low, high = _interval(share, tree, tree, 0.0)
