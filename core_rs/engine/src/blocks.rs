@@ -62,11 +62,6 @@ impl Blocks {
         self
     }
 
-    /// See `Replica::touch`.
-    pub fn touch(&self) -> u64 {
-        self.used ^ u64::from(self.residues.here[0])
-    }
-
     /// Blocks that hold `tokens`.
     pub fn blocks_of(&self, tokens: u64) -> u64 {
         match self.shift {

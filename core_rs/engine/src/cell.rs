@@ -247,12 +247,12 @@ impl Sim {
     /// A replica has come to a boundary.
     fn wake(&mut self, t: u64, replica: u32) {
         self.horizon.turns = self.horizon.turns.max(replica + 1);
-        if self.replicas.len() >= MANY_REPLICAS {
-            self.look_ahead();
-        }
         match self.at_desk(replica, |replica, desk| replica.wake(t, desk)) {
             Some(next) => self.queue.set(replica, next),
             None => self.queue.remove(replica),
+        }
+        if self.replicas.len() >= MANY_REPLICAS {
+            self.look_ahead();
         }
         if self.operation.is_eventful() {
             self.watch(replica, t);
@@ -260,18 +260,26 @@ impl Sim {
         self.heed(replica, t);
     }
 
-    /// Read what the next events need while this one is worked on: with many replicas, most of it is not in the
+    /// Ask for what the next events need while this one is worked on: with many replicas, most of it is not in the
     /// processor's caches.
-    fn look_ahead(&self) {
-        let mut seen = self.router.likely().map_or(0, |replica| self.replicas[replica as usize].touch());
-        for (at, replica) in self.queue.soon().enumerate() {
-            let replica = &self.replicas[replica as usize];
-            seen ^= replica.touch();
-            if at == 0 {
-                seen ^= replica.touch_far(&self.slab);
-            }
+    fn look_ahead(&mut self) {
+        let [near, middle, far] = self.queue.risen();
+        if let Some(replica) = far {
+            self.replicas[replica as usize].fetch();
         }
-        std::hint::black_box(seen);
+        if let Some(replica) = middle {
+            let replica = &self.replicas[replica as usize];
+            replica.fetch();
+            replica.fetch_heaps();
+        }
+        if let Some(replica) = near {
+            let replica = &self.replicas[replica as usize];
+            replica.fetch();
+            replica.fetch_requests(&self.slab);
+        }
+        if let Some(next) = self.router.likely() {
+            self.replicas[next as usize].fetch();
+        }
     }
 
     fn at_desk<T>(&mut self, replica: u32, work: impl FnOnce(&mut Replica, &mut Desk<'_>) -> T) -> T {

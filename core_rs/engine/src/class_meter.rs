@@ -174,9 +174,8 @@ impl ClassMeter {
         let attained = limits.iter().all(|limit| match limit.metric {
             Metric::Ttft => request.waited_ns(request.first_token_ns) <= limit.limit_ns,
             Metric::Tpot => u128::from(decode_ns) <= u128::from(limit.limit_ns) * u128::from(gaps),
-            Metric::Itl => request.longest_gap_ns <= limit.limit_ns,
             Metric::E2e => request.waited_ns(end_ns) <= limit.limit_ns,
-            Metric::Queue => request.start_ns - request.arrival_ns <= limit.limit_ns,
+            Metric::Itl | Metric::Queue => is_within(request, limit),
             Metric::Task => true,
         });
         self.counts(request.in_span, |c| {
@@ -214,6 +213,16 @@ impl ClassMeter {
     /// One gap that was not a single step: a preemption lay in it.
     pub fn add_gap(&mut self, pool: usize, gap_ns: u64) {
         self.sketches[pool][Metric::Itl as usize].add(gap_ns);
+    }
+}
+
+/// The limits of which a request keeps the figure apart from what each of its events needs.
+#[cold]
+#[inline(never)]
+fn is_within(request: &Request, limit: &Limit) -> bool {
+    match limit.metric {
+        Metric::Itl => request.longest_gap_ns <= limit.limit_ns,
+        _ => request.start_ns - request.arrival_ns <= limit.limit_ns,
     }
 }
 

@@ -3,6 +3,10 @@
 //!
 //! Ties are broken by the smaller index, so the order of events never depends on the order of insertion.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::marker::PhantomData;
+
 const ABSENT: u32 = u32::MAX;
 /// Children of a node in the heaps of the simulator.
 pub const CHILDREN: usize = 4;
@@ -20,44 +24,69 @@ pub fn least_child<T: Ord + Copy>(heap: &[T], at: usize) -> Option<usize> {
     }
 }
 
+/// What a heap orders its members by: whole numbers of at most 96 bits.
+pub trait Key: Copy {
+    fn bits(self) -> u128;
+    fn of(bits: u128) -> Self;
+}
+
+impl Key for u64 {
+    #[inline]
+    fn bits(self) -> u128 {
+        u128::from(self)
+    }
+
+    #[inline]
+    fn of(bits: u128) -> Self {
+        bits as Self
+    }
+}
+
 /// Members are `0..n`; each is in the heap at most once. All operations are O(log n).
 #[derive(Debug, Clone)]
 pub struct IndexedHeap<K> {
-    heap: Vec<(K, u32)>,
+    /// Key and, in the lowest 32 bits, member: one comparison for both.
+    heap: Vec<u128>,
     place: Vec<u32>,
+    /// Who came up last to the second, third and fourth level below the top.
+    risen: [u32; 3],
+    key: PhantomData<K>,
 }
 
-impl<K: Ord + Copy> IndexedHeap<K> {
+impl<K: Key> IndexedHeap<K> {
     /// An empty heap for members `0..n`.
     pub fn new(n: usize) -> Self {
-        Self { heap: Vec::with_capacity(n), place: vec![ABSENT; n] }
+        Self { heap: Vec::with_capacity(n), place: vec![ABSENT; n], risen: [ABSENT; 3], key: PhantomData }
+    }
+
+    fn item(packed: u128) -> (K, u32) {
+        (K::of(packed >> 32), packed as u32)
     }
 
     /// The smallest key and its member.
+    #[inline]
     pub fn peek(&self) -> Option<(K, u32)> {
-        self.heap.first().copied()
+        self.heap.first().map(|&packed| Self::item(packed))
     }
 
-    /// Members that are likely to be the smallest soon: the next, and its brothers.
-    pub fn soon(&self) -> impl Iterator<Item = u32> + '_ {
-        let brothers = self.heap.get(1..self.heap.len().min(1 + CHILDREN)).unwrap_or_default();
-        let next = brothers.iter().enumerate().min_by_key(|(_, &item)| item).map_or(0, |(at, _)| at);
-        brothers[next..].iter().chain(&brothers[..next]).map(|&(_, member)| member)
+    /// Who came up to the second, third and fourth level below the top since this was asked last: their turn is near.
+    pub fn risen(&mut self) -> [Option<u32>; 3] {
+        std::mem::replace(&mut self.risen, [ABSENT; 3]).map(|member| (member != ABSENT).then_some(member))
     }
 
     /// The `n` smallest keys and their members, ascending, into `found`; O(n log n) and more only for n above a few.
     pub fn least(&self, n: usize, found: &mut Vec<(K, u32)>) {
         found.clear();
-        let mut frontier: std::collections::BinaryHeap<std::cmp::Reverse<(K, u32, usize)>> =
-            self.heap.first().map(|&(key, member)| std::cmp::Reverse((key, member, 0))).into_iter().collect();
-        while let Some(std::cmp::Reverse((key, member, at))) = frontier.pop() {
-            found.push((key, member));
+        let mut frontier: BinaryHeap<Reverse<(u128, usize)>> =
+            self.heap.first().map(|&packed| Reverse((packed, 0))).into_iter().collect();
+        while let Some(Reverse((packed, at))) = frontier.pop() {
+            found.push(Self::item(packed));
             if found.len() == n {
                 return;
             }
             for child in CHILDREN * at + 1..=CHILDREN * at + CHILDREN {
-                if let Some(&(key, member)) = self.heap.get(child) {
-                    frontier.push(std::cmp::Reverse((key, member, child)));
+                if let Some(&packed) = self.heap.get(child) {
+                    frontier.push(Reverse((packed, child)));
                 }
             }
         }
@@ -66,14 +95,14 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     /// Put `member` in with `key`, or change its key.
     pub fn set(&mut self, member: u32, key: K) {
         let at = self.place[member as usize];
+        let packed = key.bits() << 32 | u128::from(member);
         if at == ABSENT {
-            self.heap.push((key, member));
+            self.heap.push(packed);
             self.rise(self.heap.len() - 1);
         } else {
             let at = at as usize;
-            let old = self.heap[at].0;
-            self.heap[at].0 = key;
-            if key < old {
+            let old = std::mem::replace(&mut self.heap[at], packed);
+            if packed < old {
                 self.rise(at);
             } else {
                 self.sink(at);
@@ -102,7 +131,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
             return;
         }
         self.heap.swap_remove(at);
-        let moved = self.heap[at].1;
+        let moved = self.heap[at] as u32;
         self.rise(at);
         self.sink(self.place[moved as usize] as usize);
     }
@@ -115,11 +144,11 @@ impl<K: Ord + Copy> IndexedHeap<K> {
                 break;
             }
             self.heap[at] = self.heap[parent];
-            self.place[self.heap[at].1 as usize] = at as u32;
+            self.place[self.heap[at] as u32 as usize] = at as u32;
             at = parent;
         }
         self.heap[at] = item;
-        self.place[item.1 as usize] = at as u32;
+        self.place[item as u32 as usize] = at as u32;
     }
 
     fn sink(&mut self, mut at: usize) {
@@ -130,11 +159,17 @@ impl<K: Ord + Copy> IndexedHeap<K> {
                 break;
             }
             self.heap[at] = least;
-            self.place[least.1 as usize] = at as u32;
+            self.place[least as u32 as usize] = at as u32;
+            match at {
+                5..21 => self.risen[0] = least as u32,
+                21..85 => self.risen[1] = least as u32,
+                85..341 => self.risen[2] = least as u32,
+                _ => {}
+            }
             at = child;
         }
         self.heap[at] = item;
-        self.place[item.1 as usize] = at as u32;
+        self.place[item as u32 as usize] = at as u32;
     }
 }
 

@@ -85,7 +85,8 @@ pub struct Leg {
 
 impl Leg {
     /// Steps that follow `line` from `anchor_ns` on; `alone` where both chunks and decoding sequences are in the first.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "what a leg does not keep is not computed")]
+    #[inline(always)]
     pub fn new(anchor_ns: u64, line: &StepLine, alone: Option<Alone>, kv_tokens: u64, pace: Pace) -> Self {
         let mut leg = Self {
             anchor_ns,
@@ -199,11 +200,6 @@ impl Leg {
     /// The end of the step that is under way at `now`, as a number of steps.
     pub fn next_boundary(&self, now: u64) -> u64 {
         self.steps_done(self.done, self.planned, now.saturating_sub(1)) + 1
-    }
-
-    /// See `Replica::touch`.
-    pub fn touch(&self) -> u64 {
-        self.planned ^ self.energy_fj.base as u64 ^ self.kv_tokens
     }
 }
 

@@ -27,6 +27,7 @@ pub mod mean_loop;
 pub mod memory;
 pub mod meter;
 pub mod model;
+pub mod near;
 pub mod operation;
 pub mod placed;
 pub mod policy;

@@ -113,9 +113,16 @@ impl Deployment {
         self.model.step(load)
     }
 
-    /// Steps as `load` has them, from `anchor_ns` on, waiting `stall_fs` for the host link first.
+    /// Steps as `load` has them, without chunks, from `anchor_ns` on.
     #[inline(never)] // what a leg does not keep is not computed
-    pub fn leg(
+    pub fn leg(&self, anchor_ns: u64, load: &Load<'_>, kv_tokens: u64, pace: Pace) -> Leg {
+        Leg::new(anchor_ns, &self.model.step(load), None, kv_tokens, pace)
+    }
+
+    /// One step as `load` has it, from `anchor_ns` on, waiting `stall_fs` for the host link first; `alone` is the same
+    /// without its chunks.
+    #[inline(never)] // nor what the steps after it would add
+    pub fn step_alone(
         &self,
         anchor_ns: u64,
         load: &Load<'_>,
@@ -124,7 +131,7 @@ impl Deployment {
         kv_tokens: u64,
         pace: Pace,
     ) -> Leg {
-        let mut line = self.model.step(load);
+        let mut line = self.model.step(load).first();
         if stall_fs > 0 {
             line.wait(stall_fs, self.model.parked_uw());
         }

@@ -24,6 +24,7 @@ use crate::few::Few;
 use crate::gaps::LongestGaps;
 use crate::leg::Leg;
 use crate::meter::{Clock, DeploymentMeter, Stretch};
+use crate::near;
 use crate::placed::Deployment;
 use crate::policy::Policy;
 use crate::request::{Leaving, Slab};
@@ -82,14 +83,17 @@ pub struct Desk<'a> {
 /// A decoding sequence that has not filled its attention window yet: the counter at which it has, and whose it is.
 type Kink = Reverse<(u64, u32, u64)>;
 
+/// Cache lines of a replica that each event needs.
+const HOT_LINES: usize = 8;
+
 /// What each event needs stands first, in a few cache lines: with thousands of replicas none of them is near the
 /// processor when its turn comes.
 #[repr(C, align(64))]
 pub struct Replica {
-    /// The steps under way.
-    running: Option<Leg>,
     /// Tokens that decoding sequences were given so far, each the same: one a step, without drafts.
     counter: u64,
+    /// The steps under way.
+    running: Option<Leg>,
     /// KV tokens of the decoding sequences, and of the prompts being prefilled.
     kv_tokens: u64,
     reserved_tokens: u64,
@@ -155,18 +159,30 @@ impl Replica {
         self.running.is_none()
     }
 
-    /// Read a field in each part of this replica, so that what is far from the processor comes in one go and not part
-    /// by part; changes nothing.
-    pub fn touch(&self) -> u64 {
-        let leg = self.running.as_ref().map_or(0, Leg::touch);
-        let lists = self.waiting.len() ^ self.prefilling.len() ^ self.decoding.len() ^ self.kinks.len();
-        leg ^ self.counter ^ self.blocks.touch() ^ lists as u64 ^ u64::from(self.is_calm)
+    /// Ask for the memory of all that an event needs of this replica.
+    pub fn fetch(&self) {
+        near::fetch_lines(&self.counter, HOT_LINES);
     }
 
-    /// The same of what this replica points to, and of the sequence that ends next.
-    pub fn touch_far(&self, slab: &Slab) -> u64 {
-        let next = self.decoding.first().map_or(0, |(end, slot)| end ^ slab[slot].arrival_ns);
-        next ^ self.kinks.peek().map_or(0, |&Reverse((_, slot, _))| u64::from(slot))
+    /// Of its heap of ends, too.
+    pub fn fetch_heaps(&self) {
+        self.decoding.fetch();
+        if let Some(kink) = self.kinks.peek() {
+            near::fetch(kink);
+        }
+    }
+
+    /// And of the requests that its next event is about.
+    pub fn fetch_requests(&self, slab: &Slab) {
+        if let Some((_, slot)) = self.decoding.first() {
+            slab.fetch(slot);
+        }
+        if let Some(&Reverse((_, slot, _))) = self.kinks.peek() {
+            slab.fetch(slot);
+        }
+        for slot in [self.prefilling.first(), self.waiting.front()].into_iter().flatten() {
+            slab.fetch(slot);
+        }
     }
 
     fn n_running(&self, deployment: &Deployment) -> u64 {

@@ -267,6 +267,11 @@ impl Slab {
         &mut self.chains[slot as usize]
     }
 
+    /// Ask for the memory of a request.
+    pub fn fetch(&self, slot: u32) {
+        crate::near::fetch_at(&self.chunks[slot as usize / CHUNK], slot as usize % CHUNK);
+    }
+
     fn n_slots(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }

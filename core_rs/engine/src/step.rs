@@ -89,6 +89,15 @@ impl StepLine {
         self.energy_fj.base += fs * i128::from(parked_uw) / 1_000_000;
     }
 
+    /// The first step only.
+    #[inline]
+    pub fn first(mut self) -> Self {
+        for line in [&mut self.time_fs, &mut self.energy_fj, &mut self.bytes, &mut self.flops, &mut self.capped_fs] {
+            line.slope = 0;
+        }
+        Self { valid_steps: 1, ..self }
+    }
+
     /// This step follows on `share` of another.
     fn after(&mut self, other: &Self, share: f64) {
         let part = |line: Line| Line::of(line.base as f64 * share, line.slope as f64 * share);

@@ -44,7 +44,9 @@ impl Sim {
             return;
         };
         if self.replicas.len() >= super::MANY_REPLICAS {
-            std::hint::black_box(self.replicas[replica as usize].touch());
+            if let Some(next) = self.router.likely() {
+                self.replicas[next as usize].fetch();
+            }
         }
         let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];
         let request = &mut self.slab[slot];

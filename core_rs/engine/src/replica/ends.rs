@@ -2,6 +2,7 @@
 //! through it touch few cache lines.
 
 use crate::event::{least_child, CHILDREN};
+use crate::near;
 
 /// Slots by the decode counter at which they end, the first first; of equals the lower slot.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,13 @@ impl Ends {
 
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
+    }
+
+    /// Ask for the memory of the upper levels, and of the last place.
+    pub fn fetch(&self) {
+        for at in [0, 8, 16, self.heap.len()] {
+            near::fetch_at(&self.heap, at);
+        }
     }
 
     fn item(&self, key: u64) -> (u64, u32) {

@@ -54,8 +54,14 @@ impl Replica {
         };
         let alone = (has_chunks && n_decoding > 0).then(|| desk.deployment.alone(&load(&[])));
         let kv_tokens = self.kv_tokens + self.reserved_tokens + n_decoding;
-        let mut leg = desk.deployment.leg(now, &load(desk.chunks), stall_fs, alone, kv_tokens, self.pace);
-        let planned = if is_alone { 1 } else { self.steps_until_change(leg.valid_steps, is_hurried, desk.slab) };
+        let (mut leg, planned) = if is_alone {
+            let load = load(desk.chunks);
+            (desk.deployment.step_alone(now, &load, stall_fs, alone, kv_tokens, self.pace), 1)
+        } else {
+            let leg = desk.deployment.leg(now, &load(&[]), kv_tokens, self.pace);
+            let planned = self.steps_until_change(leg.valid_steps, is_hurried, desk.slab);
+            (leg, planned)
+        };
         (leg.planned, leg.is_alone, leg.n_chunks) = (planned, is_alone, desk.chunks.len() as u32);
         let end = leg.end();
         self.running = Some(leg);

@@ -254,6 +254,8 @@ impl Part {
         let compute_fs = Line::of(work.compute_s * FEMTO, compute_slope_s * FEMTO);
         let (bound, ruling, other) = if attention_apart {
             work.apart(memory_slope_s, compute_slope_s)
+        } else if work.memory_s >= work.compute_s && memory_slope_s >= compute_slope_s {
+            (Bound::Memory, memory_fs, memory_fs) // rounding keeps the order, so it rules for ever
         } else if memory_fs.base >= compute_fs.base {
             (Bound::Memory, memory_fs, compute_fs)
         } else {
