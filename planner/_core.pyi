@@ -7,6 +7,7 @@ PyCapsule protocol (`__arrow_c_stream__`), numeric columns only.
 from typing import final
 
 __all__ = [
+    "Arrivals",
     "EngineError",
     "Sim",
     "Table",
@@ -33,6 +34,14 @@ class Table:
 
     def __len__(self) -> int: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+@final
+class Arrivals:
+    """Arrivals by law, some at a time."""
+
+    def __new__(cls, spec: bytes) -> Arrivals: ...
+    def next(self, most: int) -> Table:
+        """The next arrivals, at most `most`; fewer are the last. Column arrival_ns UInt64."""
 
 @final
 class Sim:

@@ -151,6 +151,20 @@ def sample(spec: Mapping[str, object]) -> pl.DataFrame:
         raise _translate(error) from None
 
 
+def arrivals(spec: Mapping[str, object], rows: int) -> Iterator[pl.DataFrame]:
+    """What `sample` gives of the kind arrivals, up to `rows` at a time: all of them, one after the other."""
+    try:
+        drawn = _core.Arrivals(_json(spec))
+        while True:
+            frame = _frame(drawn.next(rows))
+            if frame.height:
+                yield frame
+            if frame.height < rows:
+                return
+    except _core.EngineError as error:
+        raise _translate(error) from None
+
+
 def quantiles(sketches: pl.DataFrame, queries: Sequence[Query]) -> list[float | None]:
     """Means and quantiles in seconds off the merged sketches, in the order of `queries`; None where there is none."""
     asked = [

@@ -11,12 +11,18 @@ from planner.errors import Notice
 from planner.fleet import stretches
 from planner.fleet.operation import NS_PER_S
 from planner.fleet.stretches import Stretch
+from planner.traffic import transform
 from planner.traffic.schema import NO_SESSION
+from planner.traffic.streamed import Streamed
 
 if TYPE_CHECKING:
     import polars as pl
 
     from planner.scenario import Scenario
+
+STREAMED_FROM = 2_000_000
+"""So many requests of one cell are drawn some at a time where they can be, and then twice: more than that take memory,
+fewer time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,13 @@ class CellRequests:
     """Blocks of their prompts (`traffic.blocks.run_schema`)."""
     rows: pl.Series | None
     """Their rows among all requests; None where they are all."""
+    source: Streamed | None = None
+    """Where they are drawn as they are simulated; the frame is empty then."""
+
+    @property
+    def offered(self) -> pl.DataFrame | Streamed:
+        """The requests as the core takes them."""
+        return self.frame if self.source is None else self.source
 
     @property
     def blocks(self) -> pl.DataFrame | None:
@@ -82,10 +95,21 @@ class CellRequests:
         return None if self.runs is None else self.runs.rename({"first_hash": "hash"})
 
 
-def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
-    """Draw the requests and deal them out. Raises `TrafficError` as `traffic.requests.for_scenario` does."""
+def make(draw: Draw, *, streams: bool = False) -> tuple[DrawnFacts, list[CellRequests]]:
+    """Draw the requests and deal them out; with `streams` only count them, where they would be many and can be drawn as
+    they are simulated. Raises `TrafficError` as `traffic.requests.for_scenario` does.
+    """
+    from planner.traffic import streamed
     from planner.traffic.requests import class_key, for_scenario
 
+    if (
+        streams
+        and draw.n_cells == 1
+        and not draw.stretches
+        and streamed.can_be(draw.scenario, prefixes=draw.has_prefixes)
+        and STREAMED_FROM <= streamed.expected(draw.scenario) <= transform.MAX_REQUESTS
+    ):
+        return _counted(draw)
     traffic = for_scenario(draw.scenario, draw.seed, prefixes=draw.has_prefixes)
     n_parts = len(draw.weights[0])
     if n_parts == 1:
@@ -106,6 +130,23 @@ def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
         shortest_kv_tokens=_shortest(traffic.frame, len(draw.scenario.traffic)),
     )
     return facts, cells
+
+
+def _counted(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
+    """The requests of one cell, to be drawn again as they are simulated, and what is known of them."""
+    import polars as pl
+
+    source = Streamed(draw.scenario, draw.seed)
+    totals = source.totals()
+    facts = DrawnFacts(
+        length_ns=source.length_ns,
+        failed_rows=0,
+        notices=totals.notices,
+        block_tokens=None,
+        n_requests=(totals.n,),
+        shortest_kv_tokens=totals.shortest_kv_tokens,
+    )
+    return facts, [CellRequests(pl.DataFrame(), None, None, source)]
 
 
 def _of_pauses(frame: pl.DataFrame, draw: Draw) -> list[Notice]:

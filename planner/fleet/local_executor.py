@@ -33,7 +33,7 @@ class LocalExecutor:
         n_kept = 0
         for ix, (facts, cells) in gather([partial(_make, draw) for draw in draws_], self.n_workers):
             found[ix] = facts
-            n_kept += sum(facts.n_requests)
+            n_kept += sum(cell.frame.height for cell in cells)
             if n_kept <= MOST_KEPT:
                 self._drawn[draws_[ix].key] = (facts, cells)
         return [found[ix] for ix in range(len(draws_))]
@@ -64,7 +64,7 @@ class LocalExecutor:
 
 
 def _make(draw: Draw, _stop: threading.Event) -> tuple[DrawnFacts, list[CellRequests]]:
-    return draws.make(draw)
+    return draws.make(draw, streams=True)
 
 
 def _simulate(item: Item, simulation: Simulation, shelf: _Shelf, tally: Tally, stop: threading.Event) -> Part:
@@ -74,7 +74,7 @@ def _simulate(item: Item, simulation: Simulation, shelf: _Shelf, tally: Tally, s
         raise core.Cancelled
     tables = stretches.simulate_cell(
         simulation.specs[cell],
-        requests.frame,
+        requests.offered,
         requests.blocks,
         progress=lambda now_ns, _: tally.at(item, now_ns),
         is_cancelled=stop.is_set,
@@ -104,7 +104,7 @@ class _Shelf:
     def take(self, draw: Draw, cell: int) -> tuple[DrawnFacts, CellRequests]:
         with self.locks[draw.key]:
             if draw.key not in self.drawn:
-                self.drawn[draw.key] = draws.make(draw)
+                self.drawn[draw.key] = draws.make(draw, streams=True)
             facts, cells = self.drawn[draw.key]
         return facts, cells[cell]
 

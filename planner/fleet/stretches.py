@@ -10,7 +10,7 @@ after the stretch: such a stretch is simulated until they are done, up to the ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,7 @@ def requests(frame: pl.DataFrame, piece: Stretch, n_classes: int) -> tuple[pl.Da
 
 def simulate_cell(
     spec: Mapping[str, Any],
-    frame: pl.DataFrame,
+    frame: pl.DataFrame | Iterable[pl.DataFrame],
     blocks: pl.DataFrame | None,
     *,
     progress: Callable[[int, int], None] | None = None,

@@ -120,7 +120,7 @@ def _with_prefixes(made: ClassTraffic, cls: TrafficClass, *, name: str, seed: in
 
 def for_class_sample(cls: TrafficClass, *, name: str = "", seed: int, base_dir: Path = Path()) -> pl.DataFrame:
     """Lengths of a class's requests for means and shapes (`input_tokens output_tokens`): one span, or 10,000 draws."""
-    context = _context(cls, base_dir)
+    context = context_tokens(cls, base_dir)
     if cls.sessions is not None or cls.agents is not None:
         assert cls.rate_req_per_s is not None
         even = cls.model_copy(update={"arrivals": "poisson", "shape": None, "growth_frac_per_year": None, **_NO_LAW})
@@ -147,7 +147,7 @@ def class_key(name: str) -> int:
 def _drawn(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None, base_dir: Path) -> ClassTraffic:
     if length_ns is None:
         raise TrafficError(Fault("drawn requests need a length of time", "write run: {length: 30 min}", path="run"))
-    context = _context(cls, base_dir)
+    context = context_tokens(cls, base_dir)
     key = class_key(name)
     if cls.arrivals == "closed":
         transform.too_many(chains.closed_requests(cls, length_ns, key=key, seed=seed, base_dir=base_dir))
@@ -174,7 +174,7 @@ def _profiled(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None,
             Fault(what, "take it away, or name a file as ./trace.csv", path=f"traffic.{name}.{mapped[0]}")
         )
     spec = _profile(cls.trace)
-    context = _context(cls, base_dir)
+    context = context_tokens(cls, base_dir)
     n_requests = sum(size * count for size, count in enumerate(spec["batch_sizes"]))
     span_ns = recorded.clock(pl.DataFrame({"arrival_ns": [0, spec["span_ns"]]}), cls)["arrival_ns"][-1]
     n_passes = 1 + (length_ns // (span_ns + 1) if cls.repeat and length_ns is not None else 0)
@@ -233,7 +233,7 @@ def _profile(name: str) -> dict[str, Any]:
     return profiles.load(name)
 
 
-def _context(cls: TrafficClass, base_dir: Path) -> int | None:
+def context_tokens(cls: TrafficClass, base_dir: Path) -> int | None:
     """The context of the class's model in tokens; None where it is not known."""
     context = catalog.load().model(cls.model, base=base_dir).context_tokens
     return None if context is None or context.used is None else int(context.number)

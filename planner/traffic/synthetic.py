@@ -32,9 +32,16 @@ def draw(
 
 
 def draw_lengths(
-    cls: TrafficClass, *, key: int, seed: int, n: int, base_dir: Path, context_tokens: int | None = None
+    cls: TrafficClass,
+    *,
+    key: int,
+    seed: int,
+    n: int,
+    base_dir: Path,
+    context_tokens: int | None = None,
+    first: int = 0,
 ) -> pl.DataFrame:
-    """Lengths of requests 0..n and how often each was drawn again: `input_tokens output_tokens redraws`."""
+    """`n` requests from `first` on: `input_tokens output_tokens`, and in `redraws` how often each was drawn again."""
     assert cls.input is not None
     assert cls.output is not None
     return core.sample(
@@ -42,6 +49,7 @@ def draw_lengths(
             "kind": "lengths",
             "seed": seed,
             "key": key,
+            "first": first,
             "n": n,
             "input": dist_spec(cls.input, base_dir),
             "output": dist_spec(cls.output, base_dir),

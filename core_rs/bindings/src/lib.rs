@@ -6,7 +6,7 @@ mod error;
 use engine::cell::Sim as EngineSim;
 use engine::deployment::DeploymentSpec;
 use engine::inbox::Requests;
-use engine::sample::SampleSpec;
+use engine::sample::{ArrivalSpec, Arrivals as EngineArrivals, SampleSpec};
 use engine::spec::SimSpec;
 use engine::split::SplitSpec;
 use engine::steady::{SteadyRow, SteadySpec};
@@ -151,6 +151,30 @@ fn sample(py: Python<'_>, spec: &[u8]) -> PyResult<Table> {
     Table::new(sampled)
 }
 
+/// Arrivals by law, some at a time; see `core_rs/engine/src/sample/arrivals.rs`.
+#[pyclass(module = "planner._core")]
+struct Arrivals {
+    arrivals: EngineArrivals,
+}
+
+#[pymethods]
+impl Arrivals {
+    #[new]
+    fn new(spec: &[u8]) -> PyResult<Self> {
+        let arrivals = guard(|| {
+            let spec: ArrivalSpec =
+                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("arrivals", e.to_string()))?;
+            EngineArrivals::new(&spec)
+        })?;
+        Ok(Self { arrivals })
+    }
+
+    fn next(&mut self, py: Python<'_>, most: usize) -> PyResult<Table> {
+        let times = py.detach(|| guard(|| self.arrivals.next(most)))?;
+        Table::new(table::Table::of([("arrival_ns", table::Column::U64(times))]))
+    }
+}
+
 /// Quantiles and means of merged sketches, in seconds; none where there is no value.
 #[pyfunction]
 fn quantiles(sketches: &Bound<'_, PyAny>, queries: &[u8]) -> PyResult<Vec<Option<f64>>> {
@@ -250,6 +274,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("EngineError", m.py().get_type::<EngineError>())?;
     m.add_class::<Sim>()?;
     m.add_class::<Table>()?;
+    m.add_class::<Arrivals>()?;
     m.add_function(wrap_pyfunction!(plan, m)?)?;
     m.add_function(wrap_pyfunction!(step_times, m)?)?;
     m.add_function(wrap_pyfunction!(steady, m)?)?;

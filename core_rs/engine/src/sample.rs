@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::rng::{Purpose, Stream};
 use crate::table::{Column, Table};
 
-pub use arrivals::{arrivals, ArrivalSpec, Burst, Law};
+pub use arrivals::{arrivals, ArrivalSpec, Arrivals, Burst, Law};
 pub use clock::ShapeSpec;
 pub use lengths::{lengths, Dist, LengthSpec, Lengths};
 pub use pauses::{pauses, Pause, PauseSpec};

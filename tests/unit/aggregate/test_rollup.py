@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +14,7 @@ from planner.errors import ScenarioError
 from planner.scenario import load
 from planner.study.run import run
 from tests.cli.test_run import scenario
-from tests.commandline import ROOT
+from tests.memory import peak_bytes
 
 
 def windows(*rows: tuple[int, float, float, int]) -> pl.DataFrame:
@@ -78,15 +76,6 @@ def test_a_result_gives_hours_and_days(tmp_path: Path) -> None:
     assert offered[0] == offered[1] == offered[2] > 0
     with pytest.raises(ScenarioError, match="no figures over 'week'"):
         result.metric("busy_frac", by="pool", over="week")
-
-
-def peak_bytes(code: str, *arguments: str) -> int:
-    """Peak memory of a process of its own; what `getrusage` tells begins at the peak of the process that started it."""
-    tail = "\nprint(*(line for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-    done = subprocess.run(
-        [sys.executable, "-c", code + tail, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return int(done.stdout.split()[-2]) * 1024  # VmHWM: 8752 kB
 
 
 def test_the_peak_is_that_of_the_process_alone() -> None:

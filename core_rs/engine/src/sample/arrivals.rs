@@ -54,35 +54,65 @@ pub struct ArrivalSpec {
 /// Arrival times in nanoseconds, not decreasing. The k-th gap depends on (seed, key, k) only, in a self-exciting
 /// process on the gaps before it too; a longer run begins with the shorter one.
 pub fn arrivals(spec: &ArrivalSpec) -> Result<Vec<u64>> {
-    let rate = spec.rate_req_per_s;
-    if !(rate.is_finite() && rate > 0.0) {
-        return Err(Error::input("rate_req_per_s", format!("a rate above 0 is meant, got {rate}")));
-    }
-    let mut clock = spec.shape.as_ref().map(|shape| Clock::new(shape, spec.length_ns)).transpose()?;
-    let length_ns = clock.as_ref().map_or(Ok(spec.length_ns), Clock::law_length_ns)?;
-    let mut gaps = Gaps::new(spec)?;
-    let start_ns = gaps.start_ns();
-    let expected = rate * (length_ns as f64 + start_ns as f64) / 1e9;
-    if expected > MAX_REQUESTS as f64 {
-        return Err(Error::input("rate_req_per_s", format!("{expected:.3e} requests in one run are too many")));
-    }
-    let end_ns = length_ns.saturating_add(start_ns);
-    let mut times = Vec::with_capacity((rate * length_ns as f64 / 1e9 * 1.1) as usize + 16);
-    let mut now: u64 = 0;
-    for k in 0.. {
-        let mut stream = Stream::new(spec.seed, Purpose::Arrivals, spec.key, k);
-        now = now.saturating_add(libm::round(gaps.next(&mut stream)) as u64);
-        if now > end_ns {
-            break;
+    Arrivals::new(spec)?.next(usize::MAX)
+}
+
+/// The same, some at a time.
+pub struct Arrivals {
+    seed: u64,
+    key: u64,
+    gaps: Gaps,
+    clock: Option<Clock>,
+    /// Where the process starts and ends, on the law's clock.
+    start_ns: u64,
+    end_ns: u64,
+    now_ns: u64,
+    /// Gaps drawn, and arrivals given.
+    k: u64,
+    n: u64,
+    expected: u64,
+}
+
+impl Arrivals {
+    pub fn new(spec: &ArrivalSpec) -> Result<Self> {
+        let rate = spec.rate_req_per_s;
+        if !(rate.is_finite() && rate > 0.0) {
+            return Err(Error::input("rate_req_per_s", format!("a rate above 0 is meant, got {rate}")));
         }
-        if times.len() as u64 >= MAX_REQUESTS {
-            return Err(Error::input("rate_req_per_s", "too many requests in one run"));
+        let clock = spec.shape.as_ref().map(|shape| Clock::new(shape, spec.length_ns)).transpose()?;
+        let length_ns = clock.as_ref().map_or(Ok(spec.length_ns), Clock::law_length_ns)?;
+        let gaps = Gaps::new(spec)?;
+        let start_ns = gaps.start_ns();
+        let expected = rate * (length_ns as f64 + start_ns as f64) / 1e9;
+        if expected > MAX_REQUESTS as f64 {
+            return Err(Error::input("rate_req_per_s", format!("{expected:.3e} requests in one run are too many")));
         }
-        if let Some(law_ns) = now.checked_sub(start_ns) {
-            times.push(clock.as_mut().map_or(law_ns, |clock| clock.real_ns(law_ns)));
-        }
+        let end_ns = length_ns.saturating_add(start_ns);
+        let expected = (rate * length_ns as f64 / 1e9 * 1.1) as u64 + 16;
+        Ok(Self { seed: spec.seed, key: spec.key, gaps, clock, start_ns, end_ns, now_ns: 0, k: 0, n: 0, expected })
     }
-    Ok(times)
+
+    /// The next arrivals, at most `most`; fewer are the last.
+    pub fn next(&mut self, most: usize) -> Result<Vec<u64>> {
+        let left = self.expected.saturating_sub(self.n).max(16);
+        let mut times = Vec::with_capacity(most.min(left as usize));
+        while times.len() < most && self.now_ns <= self.end_ns {
+            let mut stream = Stream::new(self.seed, Purpose::Arrivals, self.key, self.k);
+            self.k += 1;
+            self.now_ns = self.now_ns.saturating_add(libm::round(self.gaps.next(&mut stream)) as u64);
+            if self.now_ns > self.end_ns {
+                break;
+            }
+            if self.n >= MAX_REQUESTS {
+                return Err(Error::input("rate_req_per_s", "too many requests in one run"));
+            }
+            if let Some(law_ns) = self.now_ns.checked_sub(self.start_ns) {
+                self.n += 1;
+                times.push(self.clock.as_mut().map_or(law_ns, |clock| clock.real_ns(law_ns)));
+            }
+        }
+        Ok(times)
+    }
 }
 
 /// Gaps between arrivals in nanoseconds, one after the other.

@@ -99,12 +99,14 @@ impl Drawer {
     }
 }
 
-/// Prompt and answer lengths of `n` requests.
+/// Prompt and answer lengths of `n` requests, from the `first` on.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LengthSpec {
     pub seed: u64,
     pub key: u64,
+    #[serde(default)]
+    pub first: u64,
     pub n: u64,
     pub input: Dist,
     pub output: Dist,
@@ -134,12 +136,12 @@ pub(super) fn fits(input: u64, output: u32, context: Option<u64>) -> bool {
     context.is_none_or(|limit| input + u64::from(output) <= limit)
 }
 
-/// Lengths of requests 0..n; request k's depend on (seed, key, k) only.
+/// Lengths of requests `first..first + n`; request k's depend on (seed, key, k) only.
 ///
 /// A pair that the context cannot hold is drawn again, at most `MAX_REDRAWS` times; the last one is then kept, for
 /// the engine to refuse.
 pub fn lengths(spec: &LengthSpec) -> Result<Lengths> {
-    if spec.n > MAX_REQUESTS {
+    if spec.first.saturating_add(spec.n) > MAX_REQUESTS {
         return Err(Error::input("n", "too many requests in one run"));
     }
     let (input, output) = (Drawer::new(&spec.input, "input")?, Drawer::new(&spec.output, "output")?);
@@ -150,7 +152,7 @@ pub fn lengths(spec: &LengthSpec) -> Result<Lengths> {
         output_tokens: Vec::with_capacity(n),
         redraws: Vec::with_capacity(n),
     };
-    for k in 0..spec.n {
+    for k in spec.first..spec.first + spec.n {
         let mut of_input = Stream::new(spec.seed, Purpose::InputLength, spec.key, k);
         let mut of_output = Stream::new(spec.seed, Purpose::OutputLength, spec.key, k);
         let mut pair = (input.draw(&mut of_input), output.draw(&mut of_output));

@@ -61,7 +61,7 @@ fn wrong_arrivals_are_refused() {
 }
 
 fn length_spec(input: Dist, output: Dist) -> LengthSpec {
-    LengthSpec { seed: 7, key: 1, n: 100_000, input, output, context_tokens: None }
+    LengthSpec { seed: 7, key: 1, first: 0, n: 100_000, input, output, context_tokens: None }
 }
 
 fn quantile(values: &[u32], q: f64) -> f64 {
@@ -126,6 +126,8 @@ fn one_request_does_not_depend_on_how_many_are_drawn() {
     let few = lengths(&LengthSpec { n: 10, ..spec.clone() }).unwrap();
     let many = lengths(&spec).unwrap();
     assert_eq!(few.input_tokens, many.input_tokens[..10]);
+    let later = lengths(&LengthSpec { first: 7, n: 3, ..spec.clone() }).unwrap();
+    assert_eq!(later.output_tokens, many.output_tokens[7..10]);
     assert_ne!(many.input_tokens, many.output_tokens);
 }
 

@@ -125,3 +125,30 @@ fn wrong_laws_are_refused() {
         assert!(arrivals(&wrong).is_err(), "{wrong:?}");
     }
 }
+
+#[test]
+fn some_at_a_time_are_the_same_as_all_at_once() {
+    let factors = vec![1.0, 0.0, 3.0];
+    let shape = ShapeSpec { step_ns: 600 * S, factors, start_ns: 0, regions: Vec::new(), growth_frac: 0.5 };
+    for spec in [
+        spec(Law::Poisson),
+        ArrivalSpec { burstiness: Some(2.0), shape: Some(shape), ..spec(Law::Gamma) },
+        ArrivalSpec { burstiness: Some(0.5), ..spec(Law::Weibull) },
+        bursts(6.0, 2e9),
+    ] {
+        let whole = arrivals(&spec).unwrap();
+        for most in [1, 999, 1 << 20] {
+            let mut some = Arrivals::new(&spec).unwrap();
+            let mut found = Vec::new();
+            loop {
+                let next = some.next(most).unwrap();
+                found.extend_from_slice(&next);
+                if next.len() < most {
+                    break;
+                }
+            }
+            assert_eq!(found, whole);
+            assert!(some.next(most).unwrap().is_empty());
+        }
+    }
+}
