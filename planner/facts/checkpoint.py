@@ -26,6 +26,7 @@ FAMILIES = (
     "qwen3",
     "qwen3_moe",
     "minimax_m2",
+    "deepseek_v2",
     "deepseek_v3",
     "kimi_k2",
     "gpt_oss",
@@ -113,8 +114,9 @@ class _Parts:
         self.is_tied = config.values.get("tie_word_embeddings") is True
         self.is_mla = config.values.get("kv_lora_rank") is not None
         if self.is_mla:
-            names = ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+            names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
             self.mla = {key: count(key) for key in names}
+            self.mla["q_lora_rank"] = count("q_lora_rank", default=0, least=0)  # 0: queries have no latent
         else:
             self.kv_heads = count("num_key_value_heads", default=self.heads)
             self.head_dim = count("head_dim", default=max(1, self.hidden // self.heads))
@@ -155,7 +157,8 @@ class _Parts:
         h, heads = self.hidden, self.heads
         if self.is_mla:
             m = self.mla
-            query = m["q_lora_rank"] * (h + heads * (m["qk_nope_head_dim"] + m["qk_rope_head_dim"]))
+            width = heads * (m["qk_nope_head_dim"] + m["qk_rope_head_dim"])
+            query = m["q_lora_rank"] * (h + width) if m["q_lora_rank"] else h * width
             latent = h * (m["kv_lora_rank"] + m["qk_rope_head_dim"])
             spread = m["kv_lora_rank"] * heads * (m["qk_nope_head_dim"] + m["v_head_dim"])
             return query + latent + spread + heads * m["v_head_dim"] * h

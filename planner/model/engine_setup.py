@@ -114,7 +114,7 @@ def read_setup(tree: Any, table: Path, meta: Path, *, chip: str | None = None, m
         context_tokens=None if options.said("max_model_len") is None else options.count("max_model_len"),
         kv_dtype="fp8" if "fp8" in cache_format else None,
         n_blocks=None if options.said("num_gpu_blocks") is None else options.count("num_gpu_blocks"),
-        memory_frac=options.number("gpu_memory_utilization", MEMORY_FRAC),
+        memory_frac=options.number("gpu_memory_utilization", MEMORY_FRAC, most=1.0),
         memory_bytes=_bytes(hardware.get("device_total_memory_bytes")),
         prefix_cache=bool(options.said("enable_prefix_caching", True)),
         is_ahead=bool(options.said("async_scheduling", options.is_since(_AHEAD_SINCE))),
@@ -158,12 +158,13 @@ class _Options:
         found = re.match(r"v?(\d+)\.(\d+)", self.version)
         return found is None or (int(found[1]), int(found[2])) >= release
 
-    def number(self, name: str, default: float | None = None) -> float:
-        """A number above 0; of a list, one for each engine, the smallest."""
+    def number(self, name: str, default: float | None = None, *, most: float = 1e15) -> float:
+        """A number above 0, up to `most`; of a list, one for each engine, the smallest."""
         value = self.said(name, default)
         value = min(value) if isinstance(value, list) and value and _are_numbers(value) else value
-        if not _are_numbers([value]) or not 0 < value < 1e15:
-            raise FactError(Fault(f"{name} is {value!r}", "write a number above 0", file=str(self.meta)))
+        if not _are_numbers([value]) or not 0 < value <= most:
+            way_out = "write a number above 0" + (f", at most {most:g}" if most < 1e15 else "")
+            raise FactError(Fault(f"{name} is {value!r}", way_out, file=str(self.meta)))
         return float(value)
 
     def count(self, name: str, default: int | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import core
@@ -67,7 +67,12 @@ def prepare(run: Lifecycles) -> Run:
     import polars as pl
 
     setup, known = run.setup, catalog.load()
-    model, chip = known.model(setup.model), known.chip(setup.chip)
+    chip = known.chip(setup.chip)
+    try:
+        model = known.model(setup.model)
+    except FactError as error:
+        way_out = "--model NAME, or --model FILE: a model file, or the checkpoint's config.json"
+        raise FactError(*(replace(fault, way_out=fault.way_out or way_out) for fault in error.faults)) from None
     # Engines of a mixture step together; those of a dense model are replicas.
     is_joint = model.moe is not None and setup.engines > 1
     groups = setup.engines if is_joint else 1
@@ -97,6 +102,13 @@ def prepare(run: Lifecycles) -> Run:
     if not setup.is_chunked and longest > setup.chunk_tokens:
         what = f"prompts are not cut, but a step takes {setup.chunk_tokens} tokens and a sequence up to {longest}"
         raise FactError(Fault(what, "write the max_model_len of the run; vLLM keeps it within the step"))
+    largest = run.requests.select(
+        total=pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens"), id="request_id"
+    )
+    total, request = largest.sort("total", descending=True).row(0)
+    if total - 1 > longest:
+        what = f"request {request} has {total} tokens, and the engine of the file serves up to {longest}"
+        raise FactError(Fault(what, "write the max_model_len and the num_gpu_blocks of the run"))
     times = ("queued_s", "scheduled_s", "first_token_s", "last_token_s")
     first = run.requests["queued_s"].min()
     requests = run.requests.with_columns(pl.col(times) - first).sort("queued_s", maintain_order=True)

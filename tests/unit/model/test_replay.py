@@ -178,7 +178,7 @@ def test_a_model_that_is_not_in_the_catalogue_is_given_by_a_file(tmp_path: Path)
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     paths = files(tmp_path, [ROW], engine_kwargs=KWARGS | {"model": "someone/Own-FP8"})
-    with pytest.raises(FactError, match="'someone/Own' among the catalogue's models"):
+    with pytest.raises(FactError, match=r"'someone/Own' among the catalogue's models.*--model FILE"):
         prepare(read_lifecycles(*paths))
     run = prepare(read_lifecycles(*paths, model=str(tmp_path / "config.json")))
     assert run.deployment["model"]["n_layers"] == 4
@@ -198,6 +198,10 @@ def test_files_that_cannot_be_used_say_why(tmp_path: Path) -> None:
         read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=KWARGS | {"tensor_parallel_size": "two"}))
     with pytest.raises(FactError, match="engine_kwargs has no max_num_seqs"):
         read_lifecycles(*files(tmp_path, [ROW], engine_kwargs={k: v for k, v in KWARGS.items() if k != "max_num_seqs"}))
+    with pytest.raises(FactError, match="request a has 105 tokens, and the engine of the file serves up to 64"):
+        prepare(read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=KWARGS | {"max_model_len": 64})))
+    with pytest.raises(FactError, match=r"gpu_memory_utilization is 1\.5; write a number above 0, at most 1"):
+        read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=KWARGS | {"gpu_memory_utilization": 1.5}))
     table, meta = files(tmp_path, [ROW])
     table.write_text("queued_s,input_tokens\n0.0,1\n")
     with pytest.raises(FactError, match="has no column scheduled_s, first_token_s, last_token_s, output_tokens"):
