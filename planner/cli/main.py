@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -96,6 +97,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
     to = output.Settings(as_json="--json" in arguments)
     schema = f"planner.{next((word for word in arguments if word in VERBS), 'planner')}/1"
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # held back while this was loaded (`__main__.py`)
         with output.answering(), group.make_context("planner", list(arguments)) as context:
             group.invoke(context)
     except Exit as end:

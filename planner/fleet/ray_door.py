@@ -23,6 +23,7 @@ import ray.util.scheduling_strategies
 from planner.errors import CoreError, Fault, PlannerError, RunError
 from planner.fleet import parts, ray_work
 from planner.fleet.draws import Draw, DrawnFacts
+from planner.fleet.processes import end_below
 from planner.fleet.ray_address import check_answers, first_line, is_passing, last_line, package, refusal
 from planner.fleet.ray_work import Done, Note
 from planner.fleet.storage import Folder
@@ -31,6 +32,8 @@ LOOK_S = 2.0
 """How often a worker looks whether it is still wanted, and says how far it is."""
 TRIES = 4
 """How often a connection is tried whose failure may pass."""
+JUMP_S = 2.0
+"""A clock that is so much further ahead than before was set meanwhile."""
 _LOST = (
     ray.exceptions.WorkerCrashedError,
     ray.exceptions.NodeDiedError,
@@ -273,16 +276,27 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
         options["runtime_env"] = {"py_modules": [shipped]}
     _hush()
     for n_left in reversed(range(TRIES)):
+        ahead_s = _ahead_s()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 ray.init(**options)
             return
+        except KeyboardInterrupt:
+            if address == "new":
+                end_below(os.getpid())  # what Ray has not finished to start it does not end either
+            raise
         except (Exception, SystemExit) as error:
             ray.shutdown()
-            if n_left == 0 or not is_passing(error):
+            has_jumped = abs(_ahead_s() - ahead_s) > JUMP_S  # Ray measures by that clock how long it has been waiting
+            if n_left == 0 or not (has_jumped or is_passing(error)):
                 raise RunError(refusal(address, error)) from None
             _log.info("ray: %s; trying again", last_line(error))
+
+
+def _ahead_s() -> float:
+    """How far the clock of the wall is ahead of one that never jumps."""
+    return time.time() - time.monotonic()
 
 
 def _token() -> dict[str, str]:

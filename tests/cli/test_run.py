@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -242,6 +243,27 @@ def test_ctrl_c_ends_at_once_and_leaves_nothing_half_written(tmp_path):
     assert time.monotonic() - sent_s < 2
     assert not (tmp_path / "out").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
+
+
+@pytest.mark.parametrize("flag", ["", "--json"])
+def test_ctrl_c_while_the_command_is_loaded_is_answered_too(flag):
+    code = f"""
+import signal, sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "click":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["planner", "run", "none.yaml", *{flag!r}.split()]
+from planner.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    if flag:
+        assert json.loads(done.stdout)["error"]["code"] == "interrupted"
+    else:
+        assert (done.stdout, done.stderr) == ("", "interrupted\n")
 
 
 def test_a_closed_pipe_ends_quietly(tmp_path):

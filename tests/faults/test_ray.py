@@ -84,6 +84,19 @@ def test_ctrl_c_keeps_what_is_finished_and_threads_can_go_on(
     same_bytes(undisturbed, tmp_path / "out")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("after_s", [1.5, 2.5, 3.5, 5.0])
+def test_ctrl_c_while_a_cluster_is_started_leaves_nothing_of_it(work: str, tmp_path: Path, after_s: float) -> None:
+    driver = Driver(work, tmp_path / "out", "--ray", "new", "-j", "2")
+    time.sleep(after_s)
+    pids = tree(driver.started)
+    driver.process.send_signal(signal.SIGINT)
+    _, told = driver.end(130, within_s=30)
+    assert told.startswith("interrupted")
+    assert len(told.splitlines()) == 1
+    until(lambda: not any(map(is_alive, pids)), "processes outlive Ctrl-C", within_s=10)
+
+
 def test_requests_of_a_trace_go_as_files_or_by_reference(two_nodes: Any, tmp_path: Path) -> None:
     rows = [f"{k * 0.05:.2f},{200 + k * 37 % 900},{5 + k * 13 % 90}" for k in range(1200)]
     (tmp_path / "trace.csv").write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]) + "\n")
@@ -302,15 +315,31 @@ def test_a_cluster_of_its_own_ends_with_a_driver_that_is_killed(work: str, tmp_p
 
 
 @pytest.mark.slow
-def test_a_jump_of_the_clock_changes_nothing(two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path) -> None:
-    jumps = """
-import itertools, time
+@pytest.mark.parametrize("jump_s", [86_400, -86_400])
+@pytest.mark.parametrize("n_read", [1, 3, 10, None])
+def test_a_jump_of_the_clock_changes_nothing(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path, n_read: int | None, jump_s: int
+) -> None:
+    """While Ray connects, at the n-th time that it looks at the clock, by which it measures how long it has waited; or
+    again and again while it works.
+    """
+    jumps = f"""
+import time
 from planner.fleet import ray_door
-clock, n, connect = time.time, itertools.count(), ray_door._connect
-def connected(*given):  # Ray itself measures by that clock how long it has been connecting
-    connect(*given)
-    time.time = lambda: clock() + (-1) ** next(n) * 86_400
-ray_door._connect = connected
+clock, init, n_read = time.time, ray_door.ray.init, {n_read}
+def connected(**given):
+    n = 0
+    def jumping():
+        nonlocal n
+        n += 1
+        return clock() + (({jump_s} if n >= n_read else 0) if n_read else (-1) ** n * {jump_s})
+    if n_read:
+        time.time = jumping
+        return init(**given)
+    made = init(**given)
+    time.time = jumping
+    return made
+ray_door.ray.init = connected
 """
     Driver(work, tmp_path / "out", "--ray", two_nodes.address, code=jumps).end()
     same_bytes(undisturbed, tmp_path / "out")
