@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 from planner.optimize.instance import Instance, Kind, Option, Place, Span, Way
+from planner.optimize.why import at_demand
 
 
 def small(seed: int) -> Instance:
@@ -56,14 +57,6 @@ def small(seed: int) -> Instance:
 
 def scaled(instance: Instance, factor: int) -> Instance:
     """So many times the demand, power, racks and deliveries."""
-    spans = tuple(
-        replace(
-            span,
-            peak_req_per_s={name: v * factor for name, v in span.peak_req_per_s.items()},
-            mean_req_per_s={name: v * factor for name, v in span.mean_req_per_s.items()},
-        )
-        for span in instance.spans
-    )
     kinds = tuple(
         replace(
             kind,
@@ -75,7 +68,7 @@ def scaled(instance: Instance, factor: int) -> Instance:
     places = tuple(
         replace(place, power_w=None if place.power_w is None else place.power_w * factor) for place in instance.places
     )
-    return replace(instance, spans=spans, kinds=kinds, places=places)
+    return replace(at_demand(instance, factor), kinds=kinds, places=places)
 
 
 def large(n_kinds: int = 6, n_classes: int = 12, n_spans: int = 8, n_places: int = 2, seed: int = 1) -> Instance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -31,6 +32,7 @@ __all__ = [
 
 Path = Sequence[str | int]
 _KIND_OF_UNIT = {spec.unit: name for name, spec in reversed(units.KINDS.items())}
+_TAG = re.compile(r"<[^>]*>")
 LONG_NAME = 28
 """Letters from which on a name may be broken."""
 
@@ -185,11 +187,17 @@ def table(
         + "</tr></thead><tbody>"
     ]
     for row in rows:
-        first = f'<th scope="row"{of(0)}>{row[0]}</th>'
+        kinds = " ".join([*([] if 0 in words else ["n"]), *(["short"] if _is_short(row[0]) else [])])
+        first = '<th scope="row"' + (f' class="{kinds}"' if kinds else "") + f">{row[0]}</th>"
         lines.append(
             f"<tr>{first}" + "".join(f"<td{of(ix)}>{cell}</td>" for ix, cell in enumerate(row[1:], 1)) + "</tr>"
         )
     return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def _is_short(cell: str) -> bool:
+    """Whether the words of a cell stand in one line even on a phone."""
+    return len(_TAG.sub("", cell)) <= LONG_NAME
 
 
 def item_list(items: Iterable[str]) -> str:

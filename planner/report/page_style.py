@@ -80,7 +80,7 @@ th,td{padding:.42rem .8rem .42rem 0;text-align:left;vertical-align:top;border-bo
 th:last-child,td:last-child{padding-right:0}
 thead th{color:var(--soft);font-weight:500;font-size:.8rem;vertical-align:bottom;border-bottom:1.5px solid var(--ink);
 white-space:nowrap}
-tbody th{font-weight:600}
+tbody th{font-weight:600}th.short{white-space:nowrap}
 .n{text-align:right}td.n{white-space:nowrap}
 .pool{white-space:nowrap}.pool.long{white-space:normal;overflow-wrap:break-word}
 tbody th{max-width:17rem;overflow-wrap:break-word}
@@ -101,7 +101,8 @@ tbody th{max-width:17rem;overflow-wrap:break-word}
 figure{margin:0;min-width:0}figure.alone{max-width:36rem;margin-top:1.2rem}
 figcaption{margin-top:.5rem}
 .fig{display:block;width:100%;height:auto;font-family:"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif}
-.plan{display:block;width:100%;max-width:52rem;margin:1.2rem 0 .2rem}.plan text{font-size:11.5px;fill:var(--ink)}
+.plan{display:block;width:100%;min-width:42rem;max-width:52rem;margin:1.2rem 0 .2rem}
+.plan text{font-size:11.5px;fill:var(--ink)}
 .plan .soft{fill:var(--soft)}.plan .grid{stroke:var(--line)}.plan .stands{fill-opacity:.55}
 .k0{fill:var(--p0)}.k1{fill:var(--p1)}.k2{fill:var(--p2)}.k3{fill:var(--p3)}.k4{fill:var(--p4)}.k5{fill:var(--p5)}
 .whole{fill:var(--mark)}

@@ -128,7 +128,8 @@ def _schedule(found: Mapping[str, Any], look: Look) -> str:
     words = "Racks that stand in each period by pool, and how many of them are bought"
     box = f'viewBox="0 0 {_WIDTH:.0f} {height:.0f}"'
     svg = f'<svg class="plan" role="img" aria-label="{words}" {box}>{"".join(shapes)}</svg>'
-    return f"<figure>{svg}<figcaption>{words} (+ in brackets).</figcaption></figure>" + table(
+    box = f'<div class="scroll" role="region" tabindex="0" aria-label="{words}">{svg}</div>'
+    return f"<figure>{box}<figcaption>{words} (+ in brackets).</figcaption></figure>" + table(
         "Purchases by period", heads, rows, words=(0, 1, 2, 3)
     )
 

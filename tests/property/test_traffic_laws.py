@@ -34,30 +34,27 @@ def read_text(content: str | bytes) -> Any:
         return read(path)
 
 
-def whole(text: str) -> int | None:
-    """A count, the slow and obvious way."""
+def decimal(text: str, most: int) -> Decimal | None:
+    """A number from 0 to `most`, the slow and obvious way."""
     if not text.isascii() or "_" in text:
         return None
     try:
         value = Decimal(text)
     except InvalidOperation:
         return None
-    if not value.is_finite() or value < 0 or value > MAX or value != value.to_integral_value():
-        return None
-    return int(value)
+    return value if value.is_finite() and 0 <= value <= most else None
+
+
+def whole(text: str) -> int | None:
+    """A count."""
+    value = decimal(text, MAX)
+    return None if value is None or value != value.to_integral_value() else int(value)
 
 
 def time_ns(text: str) -> int | None:
-    """Seconds to nanoseconds, the slow and obvious way."""
-    if not text.isascii() or "_" in text:
-        return None
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        return None
-    if not value.is_finite() or value < 0 or value > 2**33:
-        return None
-    return round(Fraction(value) * S)
+    """Seconds to nanoseconds."""
+    value = decimal(text, 2**33)
+    return None if value is None else round(Fraction(value) * S)
 
 
 def reason_of(row: tuple[str, str, str, str, str], seen: set[str]) -> str | None:
