@@ -46,7 +46,8 @@ def _deployments(view: View, pool: str) -> str:
             if key == "tp" or each.get(key, 1) > 1
         )
         lines.append(
-            f"{view.num('count', *at, 'replicas')} x {esc(each['model'])} on {view.num('count', *at, 'chips')} chips "
+            f"{view.num('count', *at, 'replicas')} x {esc(each['model'])} on {view.num('count', *at, 'chips')} "
+            f"chip{'s' * (each['chips'] != 1)} "
             f'<span class="sub">{degrees}, {esc(each["precision"])}, {esc(each["engine"])}</span>'
         )
     return f'<div class="wrap">{"<br>".join(lines) or "nothing"}</div>'

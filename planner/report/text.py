@@ -52,9 +52,13 @@ def _head(tree: Tree, *, is_named: bool, wall_s: float | None) -> list[str]:
     parts = [simulated if wall_s is None else f"{simulated} in {units.format(wall_s, 'time')}"]
     if run["seeds"] > 1:
         parts.append(f"{run['seeds']} seeds")
-    parts.append(f"{_count(tree['requests']['offered'])} requests")
+    parts.append(_several(tree["requests"]["offered"], "request"))
     title = plain(f"{tree['title']} [{tree['scenario']}]" if is_named else tree["title"])
     return [f"{title}{' ' * max(3, 56 - width(title))}{', '.join(parts)}"]
+
+
+def _several(n: int, what: str) -> str:
+    return f"{_count(n)} {what}{'s' * (n != 1)}"
 
 
 def _class_lines(classes: Mapping[str, Tree]) -> list[str]:
@@ -191,11 +195,11 @@ def _deployments(pools: Mapping[str, Tree]) -> list[str]:
             degrees = [f"tp{each['tp']}", *(f"{key}{each[key]}" for key in ("dp", "pp", "ep") if each.get(key, 1) > 1)]
             drafts = f", {each['tokens_per_step']:.4g} tokens a step by drafts" if each["tokens_per_step"] != 1 else ""
             lines.append(
-                f"  {name}: {each['replicas']} x {each['model']} on {each['chips']} chips ({' '.join(degrees)}), "
-                f"{each['precision']}, engine {each['engine']}{drafts}"
+                f"  {name}: {each['replicas']} x {each['model']} on {_several(each['chips'], 'chip')} "
+                f"({' '.join(degrees)}), {each['precision']}, engine {each['engine']}{drafts}"
             )
         if pool["idle_chips"]:
-            lines.append(f"  {name}: {pool['idle_chips']} chips idle, billed and powered")
+            lines.append(f"  {name}: {_several(pool['idle_chips'], 'chip')} idle, billed and powered")
     return [plain(line) for line in lines]
 
 
@@ -268,7 +272,7 @@ def _headline(tree: Tree) -> list[str]:
             [
                 f"{figure(cost['usd_per_mtok_out_whole'])} USD/Mtok out (whole cost)",
                 f"{figure(energy['j_per_token_out_whole'])} J/token out (whole, facility)",
-                f"{figure(_times(tree['carbon']['kgco2e_per_mtok_out_whole'], 1000))} gCO2e/Mtok out",
+                f"{units.format(tree['carbon']['kgco2e_per_mtok_out_whole'], 'mass_co2')}/Mtok out",
             ]
         ),
         f"{figure(cost['usd_per_mtok_in'])} USD/Mtok in, {figure(cost['usd_per_mtok_out'])} out (by {by}), "
