@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from planner.aggregate.intervals import mean, over_seeds
+from planner.aggregate.judged import judge_means
 from planner.errors import Infeasible
 from planner.optimize.build import Question, tightened
 from planner.optimize.carve import PEAK, TYPICAL, filled, scenario_of
@@ -91,19 +93,41 @@ class Proof:
             loaded = replace(scenario, traffic=at_load(scenario.traffic, 1 / (1 - spare)), fleet=fleet)
         if scenario.fleet.survive is None:  # the load without the spare is in the plan's own simulation
             scenario = loaded
-        if scenario.run.seeds > 1:
-            one = replace(loaded, run=scenario.run.model_copy(update={"seeds": 1}))
-            far = [m for m in self._judged(one, t) if m.strain is None or m.strain > FAR_STRAIN]
-            if far:
-                return tuple(far)
-        return self._judged(scenario, t)
+        if scenario.run.seeds == 1:
+            return self._missed(scenario, t, self._tree(scenario))
+        first = self._tree(_of_seeds(loaded, loaded.run.seed, 1))
+        found = self._missed(loaded, t, first)
+        far = tuple(m for m in found if m.strain is None or m.strain > FAR_STRAIN)
+        if far or first is None:
+            return far
+        if scenario is not loaded:
+            return self._missed(scenario, t, self._tree(scenario))
+        rest = self._tree(_of_seeds(loaded, loaded.run.seed + 1, loaded.run.seeds - 1))
+        return self._missed(loaded, t, None if rest is None else _together(first, rest))
 
-    def _judged(self, scenario: Scenario, t: int) -> tuple[Miss, ...]:
+    def _tree(self, scenario: Scenario) -> Mapping[str, Any] | None:
+        """The figures of a simulation; None where the fleet cannot hold its models."""
         try:
             result = self.simulate([scenario])
         except Infeasible:
-            return tuple(Miss(t, name, None) for name in scenario.traffic)
-        return misses_of(next(iter(result.variants.values())), t)
+            return None
+        return next(iter(result.variants.values()))
+
+    @staticmethod
+    def _missed(scenario: Scenario, t: int, tree: Mapping[str, Any] | None) -> tuple[Miss, ...]:
+        return tuple(Miss(t, name, None) for name in scenario.traffic) if tree is None else misses_of(tree, t)
+
+
+def _of_seeds(scenario: Scenario, first: int, n: int) -> Scenario:
+    return replace(scenario, run=scenario.run.model_copy(update={"seed": first, "seeds": n}))
+
+
+def _together(*trees: Mapping[str, Any]) -> dict[str, Any]:
+    """The classes of simulations of one fleet under unlike seeds, judged as those of one run of all seeds are."""
+    by_seed = [seed["classes"] for tree in trees for seed in tree["seeds"]]
+    classes = over_seeds(by_seed, mean)
+    judge_means(classes, by_seed)
+    return {"classes": classes}
 
 
 def misses_of(tree: Mapping[str, Any], t: int) -> tuple[Miss, ...]:
