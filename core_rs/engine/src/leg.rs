@@ -5,21 +5,46 @@ use crate::step::{Bound, Line, StepLine};
 use crate::sums;
 use crate::time::{ns_from_fs, FS_PER_NS};
 
-/// A line in 64 bits.
-#[derive(Debug, Clone, Copy, Default)]
-struct Narrow {
-    base: i64,
-    slope: i64,
+/// The line in 64 bits, if they hold it and no power cap is in it.
+fn narrow(line: &StepLine) -> Option<StepLine<i64>> {
+    let one = |line: Line| Some(Line { base: i64::try_from(line.base).ok()?, slope: line.slope.try_into().ok()? });
+    Some(StepLine {
+        time_fs: one(line.time_fs)?,
+        energy_fj: one(line.energy_fj)?,
+        bytes: one(line.bytes)?,
+        flops: one(line.flops)?,
+        bound: line.bound,
+        launch_fs: line.launch_fs.try_into().ok()?,
+        memory_fs: 0,
+        compute_fs: 0,
+        network_fs: line.network_fs.try_into().ok()?,
+        capped_fs: (line.capped_fs == Line::default()).then(Line::default)?,
+        valid_steps: line.valid_steps,
+    })
 }
 
-impl Narrow {
-    fn of(line: Line) -> Option<Self> {
-        Some(Self { base: line.base.try_into().ok()?, slope: line.slope.try_into().ok()? })
+/// What stands in 64 bits of a line that they do not hold.
+fn none(line: &StepLine) -> StepLine<i64> {
+    let none = Line::default();
+    StepLine {
+        time_fs: none,
+        energy_fj: none,
+        bytes: none,
+        flops: none,
+        bound: line.bound,
+        launch_fs: 0,
+        memory_fs: 0,
+        compute_fs: 0,
+        network_fs: 0,
+        capped_fs: none,
+        valid_steps: line.valid_steps,
     }
+}
 
-    fn line(self) -> Line {
-        Line { base: i128::from(self.base), slope: i128::from(self.slope) }
-    }
+/// A line of 64 bits in 128.
+#[inline]
+fn widened(line: Line<i64>) -> Line {
+    Line { base: i128::from(line.base), slope: i128::from(line.slope) }
 }
 
 #[derive(Debug)]
@@ -33,6 +58,13 @@ struct Wide {
 pub struct Alone {
     pub time_fs: i128,
     pub energy_fj: i128,
+}
+
+impl Alone {
+    /// 64 bits hold it.
+    pub fn is_narrow(&self) -> bool {
+        i64::try_from(self.time_fs).is_ok() && i64::try_from(self.energy_fj).is_ok()
+    }
 }
 
 /// What steps take, by step.
@@ -58,10 +90,10 @@ pub struct Leg {
     pub planned: u64,
     /// The line holds for so many steps.
     pub valid_steps: u64,
-    time_fs: Narrow,
-    energy_fj: Narrow,
-    bytes: Narrow,
-    flops: Narrow,
+    time_fs: Line<i64>,
+    energy_fj: Line<i64>,
+    bytes: Line<i64>,
+    flops: Line<i64>,
     network_fs: i64,
     launch_fs: i64,
     /// KV tokens held during step 0; those of the decoding sequences grow by the mean.
@@ -85,23 +117,34 @@ pub struct Leg {
 
 impl Leg {
     /// Steps that follow `line` from `anchor_ns` on; `alone` where both chunks and decoding sequences are in the first.
+    pub fn new(anchor_ns: u64, line: &StepLine, alone: Option<Alone>, kv_tokens: u64, pace: Pace) -> Self {
+        let narrow = narrow(line).filter(|_| alone.is_none_or(|alone| alone.is_narrow()));
+        let mut leg = Self::of(anchor_ns, &narrow.unwrap_or_else(|| none(line)), alone, kv_tokens, pace);
+        if narrow.is_none() {
+            leg.wide = Some(Box::new(Wide { line: *line, alone: alone.unwrap_or_default() }));
+        }
+        leg
+    }
+
+    /// The same of a line in 64 bits.
     #[expect(clippy::inline_always, reason = "what a leg does not keep is not computed")]
     #[inline(always)]
-    pub fn new(anchor_ns: u64, line: &StepLine, alone: Option<Alone>, kv_tokens: u64, pace: Pace) -> Self {
-        let mut leg = Self {
+    pub fn of(anchor_ns: u64, line: &StepLine<i64>, alone: Option<Alone>, kv_tokens: u64, pace: Pace) -> Self {
+        let without = alone.unwrap_or_default();
+        Self {
             anchor_ns,
             done: 0,
             planned: 0,
             valid_steps: line.valid_steps,
-            time_fs: Narrow::default(),
-            energy_fj: Narrow::default(),
-            bytes: Narrow::default(),
-            flops: Narrow::default(),
-            network_fs: 0,
-            launch_fs: 0,
+            time_fs: line.time_fs,
+            energy_fj: line.energy_fj,
+            bytes: line.bytes,
+            flops: line.flops,
+            network_fs: line.network_fs,
+            launch_fs: line.launch_fs,
             kv_tokens,
-            alone_fs: 0,
-            alone_fj: 0,
+            alone_fs: without.time_fs as i64,
+            alone_fj: without.energy_fj as i64,
             wide: None,
             n_chunks: 0,
             phase: pace.phase(),
@@ -109,25 +152,7 @@ impl Leg {
             is_alone: false,
             is_mixed: alone.is_some(),
             is_early: false,
-        };
-        let alone = alone.unwrap_or_default();
-        if leg.narrow(line, alone).is_none() {
-            leg.wide = Some(Box::new(Wide { line: *line, alone }));
         }
-        leg
-    }
-
-    /// Keep the line in 64 bits, if they hold it.
-    fn narrow(&mut self, line: &StepLine, alone: Alone) -> Option<()> {
-        self.time_fs = Narrow::of(line.time_fs)?;
-        self.energy_fj = Narrow::of(line.energy_fj)?;
-        self.bytes = Narrow::of(line.bytes)?;
-        self.flops = Narrow::of(line.flops)?;
-        self.network_fs = line.network_fs.try_into().ok()?;
-        self.launch_fs = line.launch_fs.try_into().ok()?;
-        self.alone_fs = alone.time_fs.try_into().ok()?;
-        self.alone_fj = alone.energy_fj.try_into().ok()?;
-        (line.capped_fs == Line::default()).then_some(())
     }
 
     /// What the steps take, where 64 bits hold it: whoever computes with these on a way of its own spares the rest.
@@ -138,10 +163,10 @@ impl Leg {
             return None;
         }
         let costs = Costs {
-            time_fs: self.time_fs.line(),
-            energy_fj: self.energy_fj.line(),
-            bytes: self.bytes.line(),
-            flops: self.flops.line(),
+            time_fs: widened(self.time_fs),
+            energy_fj: widened(self.energy_fj),
+            bytes: widened(self.bytes),
+            flops: widened(self.flops),
             capped_fs: Line::default(),
             network_fs: i128::from(self.network_fs),
             launch_fs: i128::from(self.launch_fs),
@@ -173,13 +198,13 @@ impl Leg {
 
     /// How long the steps last, by step.
     pub fn time(&self) -> Line {
-        self.wide.as_ref().map_or_else(|| self.time_fs.line(), |wide| wide.line.time_fs)
+        self.wide.as_ref().map_or_else(|| widened(self.time_fs), |wide| wide.line.time_fs)
     }
 
     /// When the first `n` steps are done.
     pub fn end_of(&self, n: u64) -> u64 {
         let fs = match &self.wide {
-            None => sums::prefix(self.time_fs.line(), n),
+            None => sums::prefix(widened(self.time_fs), n),
             Some(wide) => sums::prefix(wide.line.time_fs, n),
         };
         self.anchor_ns.saturating_add(ns_from_fs(fs))

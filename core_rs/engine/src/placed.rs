@@ -103,7 +103,10 @@ impl Deployment {
     /// Time and energy of a step.
     #[inline(never)] // so that nothing else is computed
     pub fn alone(&self, load: &Load<'_>) -> Alone {
-        let line = self.model.step(load);
+        if let Some(line) = self.model.step_narrow(load) {
+            return Alone { time_fs: line.time_fs.base.into(), energy_fj: line.energy_fj.base.into() };
+        }
+        let line = self.step(load);
         Alone { time_fs: line.time_fs.base, energy_fj: line.energy_fj.base }
     }
 
@@ -116,7 +119,10 @@ impl Deployment {
     /// Steps as `load` has them, without chunks, from `anchor_ns` on.
     #[inline(never)] // what a leg does not keep is not computed
     pub fn leg(&self, anchor_ns: u64, load: &Load<'_>, kv_tokens: u64, pace: Pace) -> Leg {
-        Leg::new(anchor_ns, &self.model.step(load), None, kv_tokens, pace)
+        match self.model.step_narrow(load) {
+            Some(line) => Leg::of(anchor_ns, &line, None, kv_tokens, pace),
+            None => Leg::new(anchor_ns, &self.step(load), None, kv_tokens, pace),
+        }
     }
 
     /// One step as `load` has it, from `anchor_ns` on, waiting `stall_fs` for the host link first; `alone` is the same
@@ -131,7 +137,12 @@ impl Deployment {
         kv_tokens: u64,
         pace: Pace,
     ) -> Leg {
-        let mut line = self.model.step(load).first();
+        if stall_fs == 0 && alone.is_none_or(|alone| alone.is_narrow()) {
+            if let Some(line) = self.model.step_narrow(load) {
+                return Leg::of(anchor_ns, &line.first(), alone, kv_tokens, pace);
+            }
+        }
+        let mut line = self.step(load).first();
         if stall_fs > 0 {
             line.wait(stall_fs, self.model.parked_uw());
         }

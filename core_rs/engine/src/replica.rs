@@ -265,12 +265,14 @@ impl Replica {
         let surplus = surplus(&self.decoding, &self.blocks, self.counter, counter, desk.slab);
         let (mut fresh, mut again, mut first_tokens) = (0, 0, 0);
         if run.n_chunks > 0 {
-            for slot in self.prefilling.iter() {
+            let mut at = 0;
+            while let Some(slot) = self.prefilling.get(at) {
                 let request = &mut desk.slab[slot];
                 let new = request.prefill(request.chunk);
                 fresh += u64::from(new);
                 again += u64::from(request.chunk - new);
                 first_tokens += u64::from(request.chunk > 0 && request.prefilled == request.target);
+                at += 1;
             }
         }
         desk.meter.add_stretch(
@@ -287,9 +289,9 @@ impl Replica {
                 surplus_tokens: surplus.tokens,
             },
         );
-        for (class, &weight) in self.n_decoding_in_span.all().iter().enumerate() {
+        for (class, &weight) in desk.classes.iter_mut().zip(self.n_decoding_in_span.all()) {
             if weight > 0 {
-                desk.classes[class].add_gaps(desk.deployment.pool, run.time(), from, to, u64::from(weight));
+                class.add_gaps(desk.deployment.pool, run.time(), from, to, u64::from(weight));
             }
         }
         if desk.policy.has_gaps {

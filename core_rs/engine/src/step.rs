@@ -13,7 +13,6 @@ use crate::kv::KvModel;
 use crate::memory::MemoryPlan;
 use crate::power::PowerModel;
 use crate::speculation::{Pace, SpeculationSpec};
-use crate::sums;
 
 mod line;
 mod mean;
@@ -23,8 +22,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use line::round;
-pub use line::Line;
+use line::{round, NEAR};
+pub use line::{Line, Whole};
 pub use mean::PromptCost;
 use part::{ChunkSums, Decoders, Part, PartLine, Work};
 use stages::Stages;
@@ -64,21 +63,32 @@ pub enum Bound {
 
 /// The cost of a step of the whole replica, and of the steps after it while the composition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepLine {
-    pub time_fs: Line,
-    pub energy_fj: Line,
-    pub bytes: Line,
-    pub flops: Line,
+pub struct StepLine<T = i128> {
+    pub time_fs: Line<T>,
+    pub energy_fj: Line<T>,
+    pub bytes: Line<T>,
+    pub flops: Line<T>,
     pub bound: Bound,
     /// Parts of the time of step 0: launch + max(memory, compute) + network.
-    pub launch_fs: i128,
-    pub memory_fs: i128,
-    pub compute_fs: i128,
-    pub network_fs: i128,
+    pub launch_fs: T,
+    pub memory_fs: T,
+    pub compute_fs: T,
+    pub network_fs: T,
     /// Of the time, what a power cap adds.
-    pub capped_fs: Line,
+    pub capped_fs: Line<T>,
     /// The lines hold for steps 0..`valid_steps`; `u64::MAX` if for ever.
     pub valid_steps: u64,
+}
+
+impl<T: Whole> StepLine<T> {
+    /// The first step only.
+    #[inline]
+    pub fn first(mut self) -> Self {
+        for line in [&mut self.time_fs, &mut self.energy_fj, &mut self.bytes, &mut self.flops, &mut self.capped_fs] {
+            line.slope = T::default();
+        }
+        Self { valid_steps: 1, ..self }
+    }
 }
 
 impl StepLine {
@@ -87,15 +97,6 @@ impl StepLine {
         self.time_fs.base += fs;
         self.network_fs += fs;
         self.energy_fj.base += fs * i128::from(parked_uw) / 1_000_000;
-    }
-
-    /// The first step only.
-    #[inline]
-    pub fn first(mut self) -> Self {
-        for line in [&mut self.time_fs, &mut self.energy_fj, &mut self.bytes, &mut self.flops, &mut self.capped_fs] {
-            line.slope = 0;
-        }
-        Self { valid_steps: 1, ..self }
     }
 
     /// This step follows on `share` of another.
@@ -120,6 +121,8 @@ impl StepLine {
 pub struct StepModel {
     n_chips: u64,
     n_layers: f64,
+    /// Of the whole, in seconds.
+    launch_s: f64,
     dp: u64,
     pp: u64,
     touched: Touched,
@@ -177,6 +180,7 @@ impl StepModel {
         Ok(Self {
             n_chips: spec.layout.n_chips(),
             n_layers: spec.model.n_layers as f64,
+            launch_s: whole.launch_fs as f64 / FEMTO,
             dp: spec.layout.dp,
             pp: spec.layout.pp,
             touched: Touched::new(spec),
@@ -211,24 +215,76 @@ impl StepModel {
         line
     }
 
+    /// The same in 64 bits where they hold all of it, and no drafts, stages or power cap are in it.
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
+    pub fn step_narrow(&self, load: &Load) -> Option<StepLine<i64>> {
+        if self.stages.is_some() || self.speculation.is_some() || self.power.cap_w.is_some() {
+            return None;
+        }
+        let (decoders, work) = self.work(load, Draft::NONE);
+        self.is_narrow(&decoders, &work).then(|| self.line(&decoders, &work))
+    }
+
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
     fn cost(&self, load: &Load, draft: Draft) -> StepLine {
         if let Some(stages) = &self.stages {
             return self.cost_in_stages(stages, load, draft);
         }
-        let (m, c, kv) = (&self.whole.memory, &self.whole.compute, &self.kv);
+        let (decoders, work) = self.work(load, draft);
+        self.line(&decoders, &work)
+    }
+
+    /// What a load comes to.
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
+    fn work(&self, load: &Load, draft: Draft) -> (Decoders, Work) {
         let (all, group) = self.chunk_sums(load.chunks);
         let mut decoders = self.decoders(load, draft);
         if self.dp > 1 {
             decoders.group_seqs = load.n_seqs.div_ceil(self.dp) as f64;
         }
         let touched = self.touched.frac(decoders.routed.saturating_add(all.tokens as u64));
-        let work = self.whole.work(kv, &decoders, touched, &all, &group);
-        let line = self.whole.line(&decoders, &work, self.attention_apart);
+        let work = self.whole.work(&self.kv, &decoders, touched, &all, &group);
+        (decoders, work)
+    }
+
+    /// What that takes.
+    #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
+    #[inline(always)]
+    fn line<T: Whole>(&self, decoders: &Decoders, work: &Work) -> StepLine<T> {
+        let (m, c) = (&self.whole.memory, &self.whole.compute);
+        let line = self.whole.line(decoders, work, self.attention_apart);
         let bytes_slope = m.kv_bytes * decoders.pairs_slope;
         let attention_flops_slope = c.decode_pair_flops * (decoders.verified * decoders.pairs_slope);
-        self.powered(line, &work, bytes_slope, attention_flops_slope)
+        self.powered(line, work, bytes_slope, attention_flops_slope)
+    }
+
+    /// Whether 64 bits hold all that `line` computes: of a time, whose parts are added up, three times as much; of what is
+    /// only rounded, itself.
+    #[expect(clippy::inline_always, reason = "it is a part of `step_narrow`")]
+    #[inline(always)]
+    fn is_narrow(&self, decoders: &Decoders, work: &Work) -> bool {
+        let p = &self.power;
+        let host_s = self.whole.host_sequence_s * decoders.group_seqs;
+        let step_s = work.memory_s + work.compute_s + work.network_s + host_s + self.launch_s;
+        let n = self.n_chips as f64;
+        let drawn_fj = (p.active_w.max(p.max_w) * n * step_s + work.joules(p)) * FEMTO;
+        let pairs_slope = decoders.verified * decoders.pairs_slope;
+        let slope_s = (self.whole.memory.kv_s + self.whole.compute.decode.pair) * pairs_slope;
+        let slope_fj = (p.active_w.max(p.max_w) * n * slope_s) * FEMTO
+            + (p.j_per_byte * self.whole.memory.kv_bytes
+                + p.j_per_flop_attention * self.whole.compute.decode_pair_flops)
+                * pairs_slope
+                * FEMTO;
+        let most = (step_s + slope_s) * (3.0 * FEMTO);
+        let flops = work.rest_flops + work.expert_flops + work.attention_flops;
+        let amounts = work.bytes
+            + self.whole.memory.kv_bytes * pairs_slope
+            + flops
+            + self.whole.compute.decode_pair_flops * pairs_slope;
+        most < NEAR && drawn_fj < NEAR && slope_fj < NEAR && amounts < NEAR
     }
 
     /// The decoding sequences of a load, all in one attention group.
@@ -254,7 +310,13 @@ impl StepModel {
     /// A line of time with what it draws: held to the power cap, energy within the sustained maximum.
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
-    fn powered(&self, line: PartLine, work: &Work, bytes_slope: f64, attention_flops_slope: f64) -> StepLine {
+    fn powered<T: Whole>(
+        &self,
+        line: PartLine<T>,
+        work: &Work,
+        bytes_slope: f64,
+        attention_flops_slope: f64,
+    ) -> StepLine<T> {
         let p = &self.power;
         let work_j = work.joules(p);
         let work_slope_j = p.j_per_byte * bytes_slope + p.j_per_flop_attention * attention_flops_slope;
@@ -304,7 +366,7 @@ impl StepModel {
 
     /// The time of a step under the power cap, and the steps that this holds for: long enough that active draw and work
     /// come to no more than the cap.
-    fn throttle(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
+    fn throttle<T: Whole>(&self, time_fs: Line<T>, work_j: f64, work_slope_j: f64) -> (Line<T>, u64) {
         let Some(cap_w) = self.power.cap_w else { return (time_fs, u64::MAX) };
         let room_w = (cap_w - self.power.active_w) * self.n_chips as f64;
         let least = Line::of(work_j / room_w * FEMTO, work_slope_j / room_w * FEMTO);
@@ -319,9 +381,9 @@ impl StepModel {
     /// maximum for the time where that is less.
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
-    fn energy(&self, time_fs: Line, work_j: f64, work_slope_j: f64) -> (Line, u64) {
+    fn energy<T: Whole>(&self, time_fs: Line<T>, work_j: f64, work_slope_j: f64) -> (Line<T>, u64) {
         let n = self.n_chips as f64;
-        let (base_fs, slope_fs) = (sums::float(time_fs.base), sums::float(time_fs.slope));
+        let (base_fs, slope_fs) = (time_fs.base.float(), time_fs.slope.float());
         let active_w = self.power.active_w * n;
         let max_w = self.power.max_w * n;
         let (base_fj, slope_fj) = (active_w * base_fs + work_j * FEMTO, active_w * slope_fs + work_slope_j * FEMTO);

@@ -1,6 +1,6 @@
 //! What a run of layers costs on the chips that hold it: the whole model, or one pipeline stage.
 
-use super::{round, Bound, Chunk, Line, FEMTO};
+use super::{round, Bound, Chunk, Line, Whole, FEMTO};
 use crate::collective::NetworkCost;
 use crate::cost::{launch_s, ComputeCost, MemoryCost};
 use crate::deployment::DeploymentSpec;
@@ -71,12 +71,12 @@ impl Work {
     /// The same with attention and the routed experts after the rest, and each of the three the longer of its memory and
     /// its arithmetic: what rules the longer part, attention or not, the whole as a line, and what the whole would be if
     /// the other side ruled attention.
-    fn apart(&self, memory_slope_s: f64, compute_slope_s: f64) -> (Bound, Line, Line) {
+    fn apart<T: Whole>(&self, memory_slope_s: f64, compute_slope_s: f64) -> (Bound, Line<T>, Line<T>) {
         let (memory_s, compute_s) =
             (self.memory_s - self.attention_memory_s, self.compute_s - self.attention_compute_s);
         let experts_s = self.expert_memory_s.max(self.expert_compute_s);
         let rest_s = (memory_s - self.expert_memory_s).max(compute_s - self.expert_compute_s) + experts_s;
-        let of = |base: f64, slope: f64| Line::of((rest_s + base) * FEMTO, slope * FEMTO);
+        let of = |base: f64, slope: f64| Line::<T>::of((rest_s + base) * FEMTO, slope * FEMTO);
         let by_memory = of(self.attention_memory_s, memory_slope_s);
         let by_compute = of(self.attention_compute_s, compute_slope_s);
         let is_memory = by_memory.base >= by_compute.base;
@@ -148,14 +148,14 @@ impl ChunkSums {
 
 /// The time of a part over the steps of one composition.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PartLine {
-    pub time_fs: Line,
+pub(super) struct PartLine<T = i128> {
+    pub time_fs: Line<T>,
     pub bound: Bound,
     /// Parts of the time of step 0: launch + max(memory, compute) + network.
-    pub launch_fs: i128,
-    pub memory_fs: i128,
-    pub compute_fs: i128,
-    pub network_fs: i128,
+    pub launch_fs: T,
+    pub memory_fs: T,
+    pub compute_fs: T,
+    pub network_fs: T,
     pub valid_steps: u64,
 }
 
@@ -245,11 +245,11 @@ impl Part {
     /// The time of that work and of the steps that follow.
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
-    pub fn line(&self, decoders: &Decoders, work: &Work, attention_apart: bool) -> PartLine {
+    pub fn line<T: Whole>(&self, decoders: &Decoders, work: &Work, attention_apart: bool) -> PartLine<T> {
         let group_share = decoders.group_share();
         let memory_slope_s = self.memory.kv_s * decoders.pairs_slope * group_share;
         let compute_slope_s = self.compute.decode.pair * (decoders.verified * decoders.pairs_slope) * group_share;
-        let network_fs = round(work.network_s * FEMTO);
+        let network_fs = T::rounded(work.network_s * FEMTO);
         let memory_fs = Line::of(work.memory_s * FEMTO, memory_slope_s * FEMTO);
         let compute_fs = Line::of(work.compute_s * FEMTO, compute_slope_s * FEMTO);
         let (bound, ruling, other) = if attention_apart {
@@ -261,7 +261,7 @@ impl Part {
         } else {
             (Bound::Compute, compute_fs, memory_fs)
         };
-        let launch_fs = self.launch_fs + round(self.host_sequence_s * decoders.group_seqs * FEMTO);
+        let launch_fs = T::of(self.launch_fs) + T::rounded(self.host_sequence_s * decoders.group_seqs * FEMTO);
         PartLine {
             time_fs: Line { base: launch_fs + ruling.base + network_fs, slope: ruling.slope },
             bound,
