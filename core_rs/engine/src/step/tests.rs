@@ -287,3 +287,44 @@ fn a_slower_stack_takes_longer_for_the_same_work() {
     spec.engine.stack_factor = 0.0;
     assert!(StepModel::new(&spec).is_err());
 }
+
+#[test]
+fn a_step_in_64_bits_is_that_in_128() {
+    fn narrow(line: &StepLine) -> StepLine<i64> {
+        let one = |line: Line| Line { base: line.base as i64, slope: line.slope as i64 };
+        StepLine {
+            time_fs: one(line.time_fs),
+            energy_fj: one(line.energy_fj),
+            bytes: one(line.bytes),
+            flops: one(line.flops),
+            bound: line.bound,
+            launch_fs: line.launch_fs as i64,
+            memory_fs: line.memory_fs as i64,
+            compute_fs: line.compute_fs as i64,
+            network_fs: line.network_fs as i64,
+            capped_fs: one(line.capped_fs),
+            valid_steps: line.valid_steps,
+        }
+    }
+    let mut dice = Stream::new(12, Purpose::RouterChoice, 0, 0);
+    for spec in deployments() {
+        let model = StepModel::new(&spec).unwrap();
+        let (mut n_held, mut n_not) = (0, 0);
+        for at in 0..500 {
+            let mut chunks = Vec::new();
+            let mut load = random_load(&mut dice, model.window_tokens(), &mut chunks);
+            load.context_tokens <<= (at % 5) * 9; // up to what no cache holds, and 64 bits do not
+            match model.step_narrow(&load) {
+                Some(line) => {
+                    n_held += 1;
+                    assert_eq!(line, narrow(&model.step(&load)));
+                }
+                None => n_not += 1,
+            }
+        }
+        assert!(n_held >= 100 && n_not > 0, "{n_held} {n_not}");
+    }
+    let mut capped = llama_on_h100(1);
+    capped.serving.power_cap_w = Some(500.0);
+    assert!(StepModel::new(&capped).unwrap().step_narrow(&decode(1, 9, 0)).is_none());
+}
