@@ -1,7 +1,10 @@
-"""The examples at the end of each verb's help: their files are there, their flags known, their values read."""
+"""Commands that people are shown, at the end of each verb's help, in the README and in pages: their files are there,
+their flags known, their values read.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -36,8 +39,33 @@ def test_each_verb_has_two() -> None:
         assert sum(line.strip().startswith("planner ") for line in (each.epilog or "").splitlines()) >= 2, each.name
 
 
+def shown() -> list[str]:
+    """Commands in code blocks of the README and of pages, those of a shell's own variables left away."""
+    found = []
+    pages = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.stem != "catalogue"]  # that one lists names
+    for path in [ROOT / "README.md", *pages]:
+        for block in re.findall(r"^```\w*\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            lines = block.replace("\\\n", " ").splitlines()
+            asked = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines  # the rest is output
+            for line in asked:
+                words = line.strip().partition("  #")[0].strip()
+                if words.startswith("planner ") and "$" not in words:
+                    found.append(words)
+    return list(dict.fromkeys(found))
+
+
 @pytest.mark.parametrize("line", examples())
 def test_an_example_is_understood(line: str) -> None:
+    understood(line)
+
+
+@pytest.mark.parametrize("line", shown())
+def test_a_command_in_a_page_is_understood(line: str) -> None:
+    understood(line)
+
+
+def understood(line: str) -> None:
+    """Its verb and flags are known, and its scenarios are there and read with what it sets."""
     words = shlex.split(line.partition(" > ")[0].partition(" >> ")[0])[1:]
     context: click.Context = click.Context(group, **group.context_settings)
     command: click.Command = group
@@ -52,7 +80,7 @@ def test_an_example_is_understood(line: str) -> None:
             for each in load_all(path, sets=values.get("sets") or (), names=names):
                 verb = line.split()[1]
                 assert verb not in {"run", "optimize", "headroom"} or verb in verbs_for(each)
-        assert list(ROOT.glob(file))
+        assert list(ROOT.glob(file)), file
 
 
 def test_every_verb_is_looked_at() -> None:
