@@ -316,7 +316,7 @@ def test_a_cluster_of_its_own_ends_with_a_driver_that_is_killed(work: str, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jump_s", [86_400, -86_400])
-@pytest.mark.parametrize("n_read", [1, 2, None])
+@pytest.mark.parametrize("n_read", [1, 2, 3, None])
 def test_a_jump_of_the_clock_changes_nothing(
     two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path, n_read: int | None, jump_s: int
 ) -> None:
@@ -326,13 +326,12 @@ def test_a_jump_of_the_clock_changes_nothing(
     jumps = f"""
 import time
 from planner.fleet import ray_door
-clock, init, n_read = time.time, ray_door.ray.init, {n_read}
+clock, init, n_read, n = time.time, ray_door.ray.init, {n_read}, 0
+def jumping():
+    global n
+    n += 1
+    return clock() + (({jump_s} if n >= n_read else 0) if n_read else (-1) ** n * {jump_s})
 def connected(**given):
-    n = 0
-    def jumping():
-        nonlocal n
-        n += 1
-        return clock() + (({jump_s} if n >= n_read else 0) if n_read else (-1) ** n * {jump_s})
     if n_read:
         time.time = jumping
         return init(**given)
