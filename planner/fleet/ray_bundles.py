@@ -126,11 +126,12 @@ class Bundles:
         n_workers, _ = self.room()
         self._pending.extend(Bundle(some) for some in ray_work.bundles(items, self.simulations, n_workers))
 
-    def again(self, ix: int) -> None:
-        """Line up all cells of a simulation once more."""
-        simulation = self.simulations[ix]
-        self._users[simulation.draw.key] = self._users.get(simulation.draw.key, 0) + simulation.n_cells
-        self._line_up([(ix, cell) for cell in range(simulation.n_cells)])
+    def again(self, items: Sequence[Item]) -> None:
+        """Line up some cells once more."""
+        for ix, _ in items:
+            key = self.simulations[ix].draw.key
+            self._users[key] = self._users.get(key, 0) + 1
+        self._line_up(items)
 
     def send(self) -> None:
         """Send as many as the workers can have in hand; when none are left to send, slow ones a second time."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from planner.errors import RunError
 from planner.fleet import ray_door, ray_work
-from planner.fleet.checkpoint import Kept
+from planner.fleet.checkpoint import Kept, Stored
 from planner.fleet.draws import Draw, DrawnFacts
 from planner.fleet.executor import Progress, Simulation, items_to_do
 from planner.fleet.parts import Part
@@ -103,8 +103,10 @@ class RayExecutor:
                         else:
                             yield from map(ray_work.unpacked, landed.packed or ())
                 yield from tree.whole()
-                for ix in tree.lost():
-                    work.again(ix)
+                if lost := set(tree.lost()):
+                    there = [] if kept is None else [each for each in kept.have(simulations) if each.simulation in lost]
+                    work.again([(ix, cell) for ix in sorted(lost) for cell in _missing(simulations[ix], ix, there)])
+                    tree.take(there)
                 work.look()
                 progress(work.tally.progress())
         except RunError as error:
@@ -115,6 +117,12 @@ class RayExecutor:
             if work.flying or tree.flying:
                 ray_door.stop(work.run_id)
             self._requests.refs.clear()
+
+
+def _missing(simulation: Simulation, ix: int, there: Sequence[Stored]) -> list[int]:
+    """The cells of a simulation that are in no kept part."""
+    found = {cell for each in there if each.simulation == ix for cell in each.cells}
+    return [cell for cell in range(simulation.n_cells) if cell not in found]
 
 
 @contextmanager

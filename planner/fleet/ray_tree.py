@@ -32,17 +32,24 @@ class Tree:
         self.n_lost: dict[int, int] = {}
         self.refs: dict[int, list[Any]] = {}
         self.flying: dict[Any, int] = {}
+        self._place = place
         done: dict[int, int] = {}
         for each in have:
             done[each.simulation] = done.get(each.simulation, 0) + len(each.cells)
-        for each in have:
-            if done[each.simulation] < simulations[each.simulation].n_cells:
-                ref = ray_door.put(Done((each.read(),))) if place is None else ray_door.send_read(place, each.name)
-                self.add(each.simulation, ref, len(each.cells))
+        self.take([each for each in have if done[each.simulation] < simulations[each.simulation].n_cells])
 
     @property
     def is_busy(self) -> bool:
         return bool(self.flying)
+
+    def take(self, stored: Sequence[Stored]) -> None:
+        """Parts that are kept: read here, or where workers reach them by one of these."""
+        for each in stored:
+            if self._place is None:
+                ref = ray_door.put(Done((each.read(),)))
+            else:
+                ref = ray_door.send_read(self._place, each.name)
+            self.add(each.simulation, ref, len(each.cells))
 
     def add(self, ix: int, ref: Any, n_cells: int) -> None:
         """Some more cells of a simulation."""
@@ -84,6 +91,8 @@ class Tree:
                 yield ray_work.unpacked(done.packed[0])
 
     def lost(self) -> list[int]:
-        """Simulations whose results died with their node beyond what the cluster makes again; they begin anew."""
+        """Simulations whose results died with their node beyond what the cluster makes again; they begin with what is
+        kept of them.
+        """
         found, self._lost = self._lost, []
         return found

@@ -165,6 +165,30 @@ def test_workers_put_parts_where_they_reach_and_a_killed_driver_is_gone_on_with(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["", "file://"])
+def test_what_is_kept_of_a_lost_result_is_read_and_not_done_again(
+    two_nodes: Any, work: str, undisturbed: Path, tmp_path: Path, kind: str
+) -> None:
+    twice = """
+from planner.fleet import ray_bundles
+ray_bundles.SLOW_S = 1e9
+send_work, begun = ray_door.send_work, set()
+def noting(order, *given, **options):
+    for cell in order.cells:
+        if (cell.simulation, cell.cell) in begun:
+            print("twice", cell.simulation, cell.cell, file=sys.stderr)
+        begun.add((cell.simulation, cell.cell))
+    return send_work(order, *given, **options)
+ray_door.send_work = noting
+"""
+    code = LOSE.replace("SEND", "send_merge").replace("HOW", "return gone(send(*given, **options))") + twice
+    _, told = Driver(work, f"{kind}{tmp_path / 'out'}", "--ray", two_nodes.address, code=code).end()
+    assert "lost 2" in told
+    assert "twice" not in told
+    same_bytes(undisturbed, tmp_path / "out")
+
+
+@pytest.mark.slow
 def test_progress_is_that_of_the_clock_inside_a_cell(two_nodes: Any, tmp_path: Path) -> None:
     """One cell, long enough to be asked several times how far it is."""
     code = """
