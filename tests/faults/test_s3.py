@@ -6,6 +6,7 @@ Both are large, so they are not among the tools of development: `pip install s3f
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,8 @@ def test_a_killed_driver_is_gone_on_with_and_a_torn_part_is_done_again(
 ) -> None:
     driver = Driver(work, "s3://runs/torn", "-j", "1")
     until(lambda: len(kept(store, "torn")) >= 4 or driver.process.poll() is not None, "no parts come")
+    driver.process.send_signal(signal.SIGSTOP)  # it must not be done before the second one has looked
+    assert driver.process.poll() is None
     second = subprocess.run(
         [*ENTRY, "run", work, "-o", "s3://runs/torn", "--keep", "requests", "--no-report", "--resume"],
         cwd=ROOT,
