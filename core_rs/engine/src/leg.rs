@@ -61,8 +61,11 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// 64 bits hold it.
-    pub fn is_narrow(&self) -> bool {
+    pub fn of(time_fs: i128, energy_fj: i128) -> Self {
+        Self { time_fs, energy_fj }
+    }
+
+    fn is_narrow(&self) -> bool {
         i64::try_from(self.time_fs).is_ok() && i64::try_from(self.energy_fj).is_ok()
     }
 }

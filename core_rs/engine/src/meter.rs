@@ -225,11 +225,32 @@ struct Part {
 #[expect(clippy::inline_always, reason = "so that it is made for 64 bits and for 128")]
 #[inline(always)]
 fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u64) -> Part {
+    let kv_tokens = i128::from(stretch.leg.kv_tokens);
+    if from == 0 && to == 1 {
+        // Half of all stretches are a single step with a prompt: the first of its line, without any sum.
+        let held = kv_tokens * costs.time_fs.base;
+        return part_by(stretch, costs, alone, (from, to), held, |line| line.base);
+    }
+    let held = |n| {
+        let grown = stretch.pace.grown(stretch.n_decoding, sums::prefix_product(STEP, costs.time_fs, n));
+        kv_tokens * sums::prefix(costs.time_fs, n) + grown
+    };
+    let held = held(to) - if from == 0 { 0 } else { held(from) };
+    part_by(stretch, costs, alone, (from, to), held, |line| sums::sum(line, from, to))
+}
+
+/// The same with its sums and what is held in it.
+#[expect(clippy::inline_always, reason = "so that it is made for one step and for many")]
+#[inline(always)]
+fn part_by(
+    stretch: &Stretch<'_>,
+    costs: &Costs,
+    alone: Alone,
+    (from, to): (u64, u64),
+    kv_token_fs: i128,
+    sum: impl Fn(Line) -> i128,
+) -> Part {
     let leg = stretch.leg;
-    let steps = to - from;
-    // Half of all stretches are a single step with a prompt: the first of its line, without any sum.
-    let is_first = from == 0 && to == 1;
-    let sum = |line: Line| if is_first { line.base } else { sums::sum(line, from, to) };
     let time_fs = sum(costs.time_fs);
     let energy_fj = sum(costs.energy_fj);
     let (decode_fs, decode_fj) = if !leg.is_alone || leg.n_chunks == 0 {
@@ -239,14 +260,7 @@ fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u6
     } else {
         (0, 0)
     };
-    let n = i128::from(steps as i64);
-    let held = |n| {
-        if n == 1 {
-            return i128::from(leg.kv_tokens) * costs.time_fs.base;
-        }
-        let grown = stretch.pace.grown(stretch.n_decoding, sums::prefix_product(STEP, costs.time_fs, n));
-        i128::from(leg.kv_tokens) * sums::prefix(costs.time_fs, n) + grown
-    };
+    let n = i128::from((to - from) as i64);
     Part {
         time_fs,
         energy_fj,
@@ -257,8 +271,8 @@ fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u6
         network_fs: costs.network_fs * n,
         launch_fs: costs.launch_fs * n,
         power_fs: sum(costs.capped_fs),
-        kv_token_fs: held(to) - if from == 0 { 0 } else { held(from) },
-        steps,
+        kv_token_fs,
+        steps: to - from,
         tokens: stretch.pace.tokens(to) - stretch.pace.tokens(from),
     }
 }

@@ -100,16 +100,6 @@ impl Deployment {
         Blocks::new(self.model.kv_blocks(), self.block_tokens).with(self.has_cache, self.host_blocks)
     }
 
-    /// Time and energy of a step.
-    #[inline(never)] // so that nothing else is computed
-    pub fn alone(&self, load: &Load<'_>) -> Alone {
-        if let Some(line) = self.model.step_narrow(load) {
-            return Alone { time_fs: line.time_fs.base.into(), energy_fj: line.energy_fj.base.into() };
-        }
-        let line = self.step(load);
-        Alone { time_fs: line.time_fs.base, energy_fj: line.energy_fj.base }
-    }
-
     /// The cost of a step.
     #[inline(never)]
     pub fn step(&self, load: &Load<'_>) -> StepLine {
@@ -125,24 +115,28 @@ impl Deployment {
         }
     }
 
-    /// One step as `load` has it, from `anchor_ns` on, waiting `stall_fs` for the host link first; `alone` is the same
-    /// without its chunks.
+    /// One step as `load` has it, from `anchor_ns` on, waiting `stall_fs` for the host link first.
     #[inline(never)] // nor what the steps after it would add
-    pub fn step_alone(
-        &self,
-        anchor_ns: u64,
-        load: &Load<'_>,
-        stall_fs: i128,
-        alone: Option<Alone>,
-        kv_tokens: u64,
-        pace: Pace,
-    ) -> Leg {
-        if stall_fs == 0 && alone.is_none_or(|alone| alone.is_narrow()) {
-            if let Some(line) = self.model.step_narrow(load) {
+    pub fn step_alone(&self, anchor_ns: u64, load: &Load<'_>, stall_fs: i128, kv_tokens: u64, pace: Pace) -> Leg {
+        let is_mixed = load.n_seqs > 0 && !load.chunks.is_empty();
+        if stall_fs == 0 {
+            let alone = is_mixed.then(|| self.model.step_narrow(&Load { chunks: &[], ..*load }));
+            if let (Some(line), None | Some(Some(_))) = (self.model.step_narrow(load), &alone) {
+                let alone = alone.flatten().map(|line| Alone::of(line.time_fs.base.into(), line.energy_fj.base.into()));
                 return Leg::of(anchor_ns, &line.first(), alone, kv_tokens, pace);
             }
         }
-        let mut line = self.step(load).first();
+        self.wide_step_alone(anchor_ns, load, stall_fs, kv_tokens, pace)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wide_step_alone(&self, anchor_ns: u64, load: &Load<'_>, stall_fs: i128, kv_tokens: u64, pace: Pace) -> Leg {
+        let alone = (load.n_seqs > 0 && !load.chunks.is_empty()).then(|| {
+            let line = self.model.step(&Load { chunks: &[], ..*load });
+            Alone::of(line.time_fs.base, line.energy_fj.base)
+        });
+        let mut line = self.model.step(load).first();
         if stall_fs > 0 {
             line.wait(stall_fs, self.model.parked_uw());
         }

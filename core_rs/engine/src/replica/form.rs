@@ -52,11 +52,10 @@ impl Replica {
             n_growing_in_window: u64::from(self.n_growing),
             chunks,
         };
-        let alone = (has_chunks && n_decoding > 0).then(|| desk.deployment.alone(&load(&[])));
         let kv_tokens = self.kv_tokens + self.reserved_tokens + n_decoding;
         let (mut leg, planned) = if is_alone {
             let load = load(desk.chunks);
-            (desk.deployment.step_alone(now, &load, stall_fs, alone, kv_tokens, self.pace), 1)
+            (desk.deployment.step_alone(now, &load, stall_fs, kv_tokens, self.pace), 1)
         } else {
             let leg = desk.deployment.leg(now, &load(&[]), kv_tokens, self.pace);
             let planned = self.steps_until_change(leg.valid_steps, is_hurried, desk.slab);
