@@ -115,6 +115,7 @@ class Checkpoint:
 
     def end(self, *, is_whole: bool = False) -> None:
         """Release the lock. The parts go when the result is whole; a folder without parts goes in any case."""
+        self._lock.fall_silent()
         with suppress(RunError):  # what went wrong before is what is told
             if is_whole or not self._names():
                 self.folder.remove_all()

@@ -1,8 +1,9 @@
 """One driver at a time in a folder: a lock that its holder's end releases, however it ends.
 
 On a disk of this machine the system holds the lock and lets go of it when the process ends, so a lock file that is left
-over holds nobody up. At an address the file says who holds it; it is taken over where that process is seen to be gone.
-No clock is read: a jump of it changes nothing.
+over holds nobody up. At an address the file says who holds it, and its holder writes it anew every few seconds; it is
+taken over where that process is seen to be gone, or, on another machine, where the file stays as it is for several such
+times. No clock of the wall is read: a jump of it changes nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,20 @@ import json
 import os
 import secrets
 import socket
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from planner.errors import Fault, RunError
 from planner.fleet.storage import Folder
 
 NAME = "lock.json"
+BEAT_S = 10.0
+"""How often the holder of a lock at an address writes it anew."""
+SILENT_S = 4 * BEAT_S
+"""A lock at an address that stays as it is for so long is nobody's."""
+LOOK_S = 1.0
 
 
 class Lock:
@@ -26,6 +35,9 @@ class Lock:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self._handle: int | None = None
+        self._ends = threading.Event()
+        self._beating: threading.Thread | None = None
+        self._mine = b""
 
     def take(self) -> None:
         """Hold the lock. Raises `RunError` where another driver does, or the folder cannot be written."""
@@ -34,10 +46,18 @@ class Lock:
         else:
             self._take_remote()
 
+    def fall_silent(self) -> None:
+        """Write it no more: who takes the folder away would find it there again."""
+        self._ends.set()
+        if self._beating is not None:
+            self._beating.join(BEAT_S)
+
     def release(self) -> None:
         """Let go of it; the file goes with it."""
         if not self.folder.is_local:
-            self.folder.remove(NAME)
+            self.fall_silent()
+            if self._mine and self._is_mine():
+                self.folder.remove(NAME)
         elif self._handle is not None:
             (Path(self.folder.place) / NAME).unlink(missing_ok=True)
             os.close(self._handle)
@@ -68,11 +88,42 @@ class Lock:
         if NAME in self.folder.names():
             said = self.folder.read(NAME)
             if not _is_gone(said):
-                raise RunError(self._held(said))
-        mine = _about_me().encode()
-        self.folder.write(NAME, mine)
-        if self.folder.read(NAME) != mine:
+                self._watch(said)
+        self._mine = _about_me().encode()
+        self.folder.write(NAME, self._mine)
+        if self.folder.read(NAME) != self._mine:
             raise RunError(self._held(self.folder.read(NAME)))
+        self._ends.clear()
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+        self._beating.start()
+
+    def _watch(self, said: bytes) -> None:
+        """Return once the holder has been silent for long, or has let go. Raises `RunError` once it is seen to live."""
+        if _is_here(said):
+            raise RunError(self._held(said))
+        end_s = time.monotonic() + SILENT_S
+        while time.monotonic() < end_s:
+            time.sleep(LOOK_S)
+            if NAME not in self.folder.names():
+                return
+            if self.folder.read(NAME) != said:
+                raise RunError(self._held(said))
+
+    def _beat(self) -> None:
+        """Write the lock anew until it is released, or was taken over."""
+        n = 0
+        while not self._ends.wait(BEAT_S):
+            with suppress(RunError):  # a store that does not answer now may do so the next time
+                if not self._is_mine():
+                    return
+                n += 1
+                if not self._ends.is_set():
+                    self.folder.write(NAME, json.dumps(json.loads(self._mine) | {"beat": n}).encode())
+
+    def _is_mine(self) -> bool:
+        if NAME not in self.folder.names():
+            return False
+        return _token(self.folder.read(NAME)) == _token(self._mine)
 
     def _held(self, said: bytes) -> Fault:
         who = "another planner"
@@ -99,6 +150,21 @@ def _is_there(handle: int, path: Path) -> bool:
 def _about_me() -> str:
     me = {"pid": os.getpid(), "host": socket.gethostname(), "begun": _begun(os.getpid()), "token": secrets.token_hex(8)}
     return json.dumps(me)
+
+
+def _token(said: bytes) -> str | None:
+    try:
+        return str(json.loads(said)["token"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_here(said: bytes) -> bool:
+    """Whether the holder is a process of this machine."""
+    try:
+        return bool(json.loads(said)["host"] == socket.gethostname())
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _begun(pid: int) -> str | None:

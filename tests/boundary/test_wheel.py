@@ -69,7 +69,7 @@ def test_it_runs_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["ok"]) == (0, True), done
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page
-    assert "vegaEmbed" in page or "vega" in page
+    assert 'id="runtime"' in page
     done = of_wheel(
         installed, "run", "01-one-rack.yaml", *short, "-o", "ray", "--no-report", "--ray", "new", cwd=tmp_path
     )

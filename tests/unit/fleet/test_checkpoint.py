@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 
 from planner.aggregate.result import Result
 from planner.errors import RunError, ScenarioError
-from planner.fleet import checkpoint, parts
+from planner.fleet import checkpoint, lock, parts
 from planner.fleet.checkpoint import Checkpoint
 from planner.fleet.executor import Progress
 from planner.fleet.lock import NAME, Lock
@@ -217,11 +217,49 @@ def test_two_drivers_and_locks_that_are_left_over(tmp_path: Path, place: str) ->
     assert NAME not in folder.names()
 
 
-def test_a_lock_at_an_address_that_cannot_be_looked_into_holds(tmp_path: Path) -> None:
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("BEAT_S", 0.1), ("SILENT_S", 1.0), ("LOOK_S", 0.05)):
+        monkeypatch.setattr(lock, name, value)
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_lock_of_another_machine_holds_while_its_holder_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder.of(f"memory://{uuid.uuid4().hex}")
-    folder.write(NAME, json.dumps({"pid": 1, "host": "elsewhere", "begun": "1"}).encode())
-    with pytest.raises(RunError, match=r"process 1 on elsewhere.*if it is gone, remove memory://.*lock\.json"):
-        Lock(folder).take()
+    with monkeypatch.context() as patch:
+        elsewhere(patch)
+        first = Lock(folder)
+        first.take()
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"on elsewhere.*if it is gone, remove memory://.*lock\.json"):
+            Lock(folder).take()
+    first.release()
+    assert NAME not in folder.names()
+    second = Lock(folder)
+    second.take()
+    second.release()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_lock_of_another_machine_that_falls_silent_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder.of(f"memory://{uuid.uuid4().hex}")
+    with monkeypatch.context() as patch:
+        elsewhere(patch)
+        first = Lock(folder)
+        first.take()
+        first._ends.set()  # its process was killed
+        second = Lock(folder)
+    second.take()
+    said = json.loads(folder.read(NAME))
+    assert said["host"] == socket.gethostname()
+    first.release()  # it is alive after all: what is no longer its own it leaves alone
+    assert json.loads(folder.read(NAME))["token"] == said["token"]
+    second.release()
+    assert NAME not in folder.names()
 
 
 def test_a_driver_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
