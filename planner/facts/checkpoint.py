@@ -216,10 +216,13 @@ class _Parts:
         def size(expert: str | None, other_format: str) -> int:
             return round(routed * _BYTES[expert or "bf16"] + other * _BYTES[other_format])
 
+        native: dict[str, Scalar] = {"experts": experts, "rest": rest}
+        if experts == "mxfp4":  # engines multiply such weights with 8-bit activations
+            native["activations"] = "fp8"
         found: Group = {
             "native_checkpoint_bytes": size(experts, rest),
             "native_rule": f"experts {experts}, rest {rest}" if experts else f"all {rest}",
-            "native_format": {"experts": experts, "rest": rest},
+            "native_format": native,
             "bf16_all_bytes": 2 * total,
             "fp8_all_bytes": total,
             "fp4_nominal_all_bytes": total // 2,

@@ -109,7 +109,8 @@ def _value(kind: str, *, may_be_null: bool) -> dict[str, Any]:
         return {"type": ["string", "array"], "items": {"type": "string"}}
     elif kind == "formats":
         text = {"type": ["string", "null"]}
-        return {"type": "object", "additionalProperties": False, "properties": {"experts": text, "rest": text}}
+        names = ("experts", "rest", "activations")
+        return {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(names, text)}
     else:
         types = ["string", "number"] if kind in units.KINDS and units.KINDS[kind].is_bare else ["string"]
     return {"type": [*types, "null"] if may_be_null else types if len(types) > 1 else types[0]}

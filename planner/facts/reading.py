@@ -169,13 +169,16 @@ class Reader:
     def _member(self, node: Node, member: Member, path: str) -> Scalar | dict[str, Scalar] | list[Scalar]:
         if member.kind == "formats":
             pair = self._mapping(node, path) or {}
-            self._only(pair, ("experts", "rest"), path)
+            self._only(pair, ("experts", "rest", "activations"), path)
             experts = pair.get("experts")
             has_none = experts is None or experts.value is None  # a dense model
-            return {
+            formats: dict[str, Scalar] = {
                 "experts": None if has_none else self.text(node, "experts", path=path),
                 "rest": self.text(node, "rest", is_needed=True, path=path),
             }
+            if "activations" in pair:  # of the experts, where wider than their weights
+                formats["activations"] = self.text(node, "activations", path=path)
+            return formats
         if node.value is None:
             if not member.may_be_null:
                 self.fault(node, "has no value", path=path)

@@ -276,8 +276,13 @@ ENGINE: tuple[Key | Section, ...] = (
     Key("launch_fp4", "launch_fp4_frac", "ratio", "Share of launch_moe where experts compute in 4 bits."),
     Key("launch_exchange", "launch_exchange_frac", "ratio", "The same where attention groups exchange tokens."),
     Key(
-        "prefill_interference", "prefill_interference", "ratio", "Delay of neighbours' steps over a prompt's own time."
+        "grouped_eff",
+        "grouped_eff_frac",
+        "frac",
+        "Share of prefill_eff that grouped products of routed experts reach.",
+        rule="share",
     ),
+    Key("routed_passes", "routed_passes", "ratio", "Passes of a prompt's routed copies through memory in a layer."),
 )
 
 
@@ -307,7 +312,8 @@ class Engine:
     unpack_eff_frac: Fact | None = None
     launch_fp4_frac: Fact | None = None
     launch_exchange_frac: Fact | None = None
-    prefill_interference: Fact | None = None
+    grouped_eff_frac: Fact | None = None
+    routed_passes: Fact | None = None
 
 
 SERVING: tuple[Key | Section, ...] = (

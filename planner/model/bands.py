@@ -1,10 +1,10 @@
 """Error bands from residuals of points that a fit did not see.
 
 A residual is log(measured / predicted). A regime is mode x concurrency up to 16, up to 128, or more; its 80 % band is
-the range from the 10th to the 90th percentile of the residuals of new deployments. What else is new of a row adds to
+the middle `SHARE` of the residuals of new deployments. What else is new of a row adds to
 either side as independent errors add, on a log scale: side = sqrt(regime^2 + extra^2). The extra of a novelty is taken
 from the folds that leave it out: with r their residuals and h their sides of a band made without their fold, it is the
-root of the quantile of r^2 - h^2 that, taken in the same way without each fold, holds 80 % of it (`_level`).
+root of the quantile of r^2 - h^2 that, taken in the same way without each fold, holds `SHARE` of it (`_level`).
 What can be new:
 
 - `deployment`: its stack (engine, model, precision, mode) was measured on this chip;
@@ -33,7 +33,11 @@ NEW = ("deployment", "stack", "chip", "model")
 RANGES = (16, 128, None)
 """Upper ends of the concurrency ranges."""
 QUANTILES = (0.1, 0.9)
-SHARE = 0.8
+"""Ends of the range of residuals that a table of them gives."""
+SHARE: Mapping[str, float] = {"tpot": 0.76, "ttft": 0.78}
+"""What of the folds' residuals a band holds, so that it holds 80 % or more of one more deployment, chip or model: a
+fold takes up to two fifths of the points with it (`docs/explanation/validation.md`).
+"""
 _LEAST = 30
 """A regime with fewer residuals takes the band of all its modes and ranges."""
 _NARROWEST = 0.01
@@ -180,6 +184,7 @@ class _Judged:
         self.mode = np.array([row["mode"] for row in rows])
         self.place = np.array([range_of(row["concurrency"]) for row in rows])
         self.known = residuals["deployment", metric]
+        self.share = SHARE[metric]
         new = novelty(rows, fits)
         # A row has one residual of each kind of fold: they are laid end to end.
         self.fold, self.new, self.excess = (np.array([], dtype=kind) for kind in (int, int, float))
@@ -201,7 +206,7 @@ class _Judged:
         for mode in ("agg", "disagg"):
             for place in range(len(RANGES)):
                 at = _enough(known, [(self.mode == mode) & (self.place == place), self.mode == mode])
-                low, high = np.quantile(self.known[at], QUANTILES)
+                low, high = np.quantile(self.known[at], (0.5 - 0.5 * self.share, 0.5 + 0.5 * self.share))
                 found[mode, place] = (min(float(low), -_NARROWEST), max(float(high), _NARROWEST))
         return found
 
@@ -221,11 +226,12 @@ class _Judged:
             return 0.0
         if not at.any():
             return self.extra2(new - 1, without)
-        return max(float(np.quantile(self.excess[at], _level(self.excess[at], self.fold[at]))), 0.0)
+        level = _level(self.excess[at], self.fold[at], self.share)
+        return max(float(np.quantile(self.excess[at], level)), 0.0)
 
 
-def _level(excess: np.ndarray, fold: np.ndarray) -> float:
-    """The quantile of the excesses of the other folds that holds `SHARE` of each fold's, on average over all.
+def _level(excess: np.ndarray, fold: np.ndarray, share: float) -> float:
+    """The quantile of the excesses of the other folds that holds `share` of each fold's, on average over all.
 
     Folds differ (a chip or a model is off as a whole), so that a share of all of them would hold less.
     """
@@ -233,13 +239,13 @@ def _level(excess: np.ndarray, fold: np.ndarray) -> float:
 
     names = sorted(set(fold.tolist()))
     if len(names) < 2:
-        return SHARE
+        return share
 
     def held(level: float) -> float:
         inside = [excess[fold == one] <= np.quantile(excess[fold != one], level) for one in names]
         return float(np.mean(np.concatenate(inside)))
 
-    return _first(held, SHARE)
+    return _first(held, share)
 
 
 def _first(held: Callable[[float], float], wanted: float) -> float:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Calibrated", "calibrate"]
 
 METRICS = ("tpot", "ttft")
-_FOLD_ROUNDS = 8
+_FOLD_SLOPES = 1
 _LEAST_ROWS = 50
 _DIGITS = 4
 
@@ -58,7 +58,7 @@ def usable(points: Points) -> Used:
     left_out = {"doubtful": 0, "duplicate": 0, "unplaced": 0, "unmeasured": 0}
     notes = {"one_token": 0}
     for row, ix in zip(points.rows, points.group_ix, strict=True):
-        same = tuple(row[name] for name in sorted(row) if name not in {"point", "clean"})
+        same = tuple(row[name] for name in sorted(row) if name not in {"point", "clean", "measured_on"})
         if not row["clean"]:
             left_out["doubtful"] += 1
         elif same in seen:
@@ -127,7 +127,8 @@ def calibrate(
             np.where(fold.is_out, 0.0, weight),
             prior=prior(),
             start=whole.theta,
-            most_rounds=_FOLD_ROUNDS,
+            slopes=whole.slopes,
+            most_fresh=_FOLD_SLOPES,
         )
         return [
             target.measured - (one + target.design.matrix @ effect)

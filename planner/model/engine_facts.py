@@ -22,8 +22,6 @@ _HELD = {
     "prefill_link_eff_frac": (0.3, 0.8, "held: fitting it predicted points that were left out no better"),
 }
 """Ranges of the fields that are not fitted, and why they are not."""
-_HABITS = {"interference": "prefill_interference"}
-"""Habits that are facts of an engine too, under their own names."""
 
 
 def engine_files(tree: Mapping[str, Any]) -> dict[str, str]:
@@ -38,8 +36,8 @@ def _file(engine: str, tree: Mapping[str, Any]) -> str:
     made = f"planner calibrate on {tree['data']['n_used']} clean measured points"
     lines = ["schema: engines/1", f"title: '{TITLES[engine]}'" if ":" in TITLES[engine] else f"title: {TITLES[engine]}"]
     for coefficient in COEFFICIENTS:
-        name = _HABITS.get(coefficient.name, coefficient.name)
-        if coefficient.part != "engine" and coefficient.name not in _HABITS:
+        name = coefficient.name
+        if coefficient.part != "engine":
             continue
         if not coefficient.is_each:
             rows, what = [by_key[coefficient.name, "all"]], "one value for all engines"

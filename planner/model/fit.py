@@ -26,6 +26,8 @@ SCALES = {"tpot": 0.06, "ttft": 0.2}
 ALIKE = 0.1
 """How much rows of one deployment share what they are off by."""
 _STEP = 1e-4
+_SETTLED = 1e-5
+"""The fit ends where a round from fresh slopes gains less of the loss: along flat directions it creeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Fit:
     n_rounds: int
     spread: np.ndarray
     """Standard deviation of the log coefficients, from the curvature at the end."""
+    slopes: tuple[np.ndarray, ...]
+    """Of each target's log metric, a column for each log coefficient; taken near the end."""
 
 
 def weights(deployments: Sequence[str]) -> np.ndarray:
@@ -68,14 +72,17 @@ def minimise(
     *,
     prior: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     start: np.ndarray | None = None,
-    most_rounds: int = 25,
+    slopes: Sequence[np.ndarray] | None = None,
+    most_rounds: int = 100,
+    most_fresh: int = 25,
     nu: float = NU,
     tick: Callable[[int, float], None] = lambda _round, _loss: None,
 ) -> Fit:
     """Fits log coefficients within their range; `predict` gives the log metrics of every row for them.
 
     `weight` is zero where a row is left out, `nu` the degrees of freedom of the loss; `prior` is start,
-    low, high (logarithms) and spread.
+    low, high (logarithms) and spread. Slopes serve for as long as they bring gain, and are then taken anew, at most
+    `most_fresh` times; `slopes` are those of another fit to begin with.
     """
     import numpy as np
 
@@ -104,30 +111,29 @@ def minimise(
     predicted = predict(theta)
     parts = residuals(predicted, effects)
     loss, damping, done = loss_of(parts, theta, effects), 1e-2, 0
-    for done in range(1, most_rounds + 1):
-        slopes = [np.empty((len(at), len(theta))) for at in rows]
-        for j in range(len(theta)):
-            moved = theta.copy()
-            moved[j] += _STEP
-            other = predict(moved)
-            for k, at in enumerate(rows):
-                slopes[k][:, j] = (other[k][at] - predicted[k][at]) / _STEP
-        matrix = np.zeros((starts[-1], starts[-1]))
-        pull = np.zeros(starts[-1])
+    penalty = np.concatenate([spread**-2.0, *(t.design.penalty for t in targets)])
+    index = [np.r_[0 : sizes[0], starts[k + 1] : starts[k + 2]] for k in range(len(rows))]
+    own = np.arange(sizes[0])
+
+    def curvature() -> tuple[np.ndarray, np.ndarray]:
+        matrix, pull = np.diag(penalty), penalty * np.concatenate([theta - centre, *effects])
         for k, at in enumerate(rows):
-            jacobian = np.hstack([slopes[k], matrices[k]]) / targets[k].scale
+            jacobian = np.hstack([slope[k][at], matrices[k]]) / targets[k].scale
             robust = weight[at] / (1.0 + parts[k] ** 2 / nu)
-            index = np.r_[0 : sizes[0], starts[k + 1] : starts[k + 2]]
-            matrix[np.ix_(index, index)] += jacobian.T @ (jacobian * robust[:, None])
-            pull[index] += jacobian.T @ (robust * parts[k])
-        penalty = np.concatenate([spread**-2.0, *(t.design.penalty for t in targets)])
-        matrix[np.arange(starts[-1]), np.arange(starts[-1])] += penalty
-        pull += penalty * np.concatenate([theta - centre, *effects])
+            matrix[np.ix_(index[k], index[k])] += jacobian.T @ (jacobian * robust[:, None])
+            pull[index[k]] += jacobian.T @ (robust * parts[k])
+        return matrix, pull
+
+    is_fresh, n_fresh = slopes is None, 0
+    slope: Sequence[np.ndarray] = slopes or ()
+    for done in range(1, most_rounds + 1):
+        if is_fresh:
+            slope, n_fresh = slopes_at(predict, theta, predicted), n_fresh + 1
+        matrix, pull = curvature()
         gain = 0.0
         for _ in range(8):
             damped = matrix.copy()
-            index = np.arange(sizes[0])
-            damped[index, index] *= 1.0 + damping
+            damped[own, own] *= 1.0 + damping
             step = np.linalg.solve(damped, -pull)
             new_theta = np.clip(theta + step[: sizes[0]], low, high)
             new_effects = [e + step[starts[k + 1] : starts[k + 2]] for k, e in enumerate(effects)]
@@ -141,7 +147,25 @@ def minimise(
                 break
             damping *= 5.0
         tick(done, loss)
-        if gain < loss * 2e-4:
+        is_small = gain < loss * _SETTLED
+        if is_small and (is_fresh or n_fresh >= most_fresh):
             break
-    spread_now = np.sqrt(np.diag(np.linalg.inv(matrix))[: sizes[0]])
-    return Fit(theta, tuple(effects), loss, done, spread_now)
+        is_fresh = is_small
+        damping = 1e-2 if is_fresh else damping
+    spread_now = np.sqrt(np.diag(np.linalg.inv(curvature()[0]))[: sizes[0]])
+    return Fit(theta, tuple(effects), loss, done, spread_now, tuple(slope))
+
+
+def slopes_at(
+    predict: Callable[[np.ndarray], Sequence[np.ndarray]], theta: np.ndarray, predicted: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """How each log metric of every row moves with each log coefficient."""
+    import numpy as np
+
+    slopes = [np.empty((len(one), len(theta))) for one in predicted]
+    for j in range(len(theta)):
+        moved = theta.copy()
+        moved[j] += _STEP
+        for slope, other, here in zip(slopes, predict(moved), predicted, strict=True):
+            slope[:, j] = (other - here) / _STEP
+    return slopes

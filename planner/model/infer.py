@@ -28,7 +28,7 @@ from planner.model import systems
 from planner.model.calibration import Calibration
 from planner.model.figures import Figures, figures
 from planner.model.sweep import Lengths, Pool, System, pool, sweep
-from planner.model.unknowns import CHIP, chip_spec, engine_spec, habits, unknowns, values_of
+from planner.model.unknowns import CHIP, chip_spec, engine_spec, habits, share_of, unknowns, values_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +53,8 @@ __all__ = [
 
 FITTED = ("min_tbt", "min_e2e_latency", "peak_mixed_tps_per_kw")
 SHARE = 1.0 / 3.0
+LARGE_DOMAIN = 64.0
+"""Chips at least of the likeliest member's domain: its vendor speaks of a large connectivity domain."""
 N_FIRST, N_ROUND, ROUNDS = 1000, 700, 3
 N_MEMBERS = 64
 PRECISION = "fp4"
@@ -296,11 +298,15 @@ def infer(
             at[np.ix_(fresh, moved)] = mean + raw[np.ix_(fresh, np.append(moved, False))] @ np.linalg.cholesky(cov).T
             counts.append(float(n_round))
             points, logs = np.concatenate([points, at]), np.concatenate([logs, judged(at)])
-        density = logs - 0.5 * (points[:, moved] ** 2).sum(axis=1)
+        # The figures do not tell domains apart; the vendor does, in words.
+        domain_ix = next(i for i, one in enumerate(table) if one.path == "chip.scale_up.domain_chips")
+        wide = np.array([table[domain_ix].at(share_of(z)) >= LARGE_DOMAIN for z in points[:, domain_ix]])
+        density = np.where(wide, logs - 0.5 * (points[:, moved] ** 2).sum(axis=1), -np.inf)
         best, best_density = points[int(np.argmax(density))], float(density.max())
         for step, (width, n) in enumerate(polish):
             around = np.tile(best, (n, 1))
             around[:, moved] += width * normals(1000 + step, n)[:, :n_dim][:, moved]
+            around[:, domain_ix] = best[domain_ix]
             found = judged(around) - 0.5 * (around[:, moved] ** 2).sum(axis=1)
             if found.max() > best_density:
                 best, best_density = around[int(np.argmax(found))], float(found.max())
@@ -308,7 +314,7 @@ def infer(
     weight = np.exp(_below_top(logs + _log_ratio(points[:, moved], mixture, counts)))
     weight /= weight.sum()
     start = float(core.sample({"kind": "normals", "seed": seed, "key": 2000, "n_rows": 1, "n_columns": 1})["value"][0])
-    chosen = _systematic(weight, N_MEMBERS - 1, 0.5 * math.erfc(-start / math.sqrt(2.0)))
+    chosen = _systematic(weight, N_MEMBERS - 1, share_of(start))
     members: list[dict[str, Any]] = [{"weight": 1.0 / N_MEMBERS, "values": values_of(best.tolist())}]
     members += [{"weight": count / N_MEMBERS, "values": values_of(points[ix].tolist())} for ix, count in chosen.items()]
     return {

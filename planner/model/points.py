@@ -11,6 +11,7 @@ table leaves open is settled by rules that are named here, once:
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +45,11 @@ DRAFTS = ("draft_tokens", "draft_acceptance", "draft_cost")
 """Speculative decoding: tokens drafted a step, the chance that one is accepted after those before it, and what drafting
 one takes as a share of a step.
 """
-OPTIONAL = ("point", "deployment", "harness", "clean", "ttft_ms", "tpot_ms", *WORKERS, *DRAFTS)
+OPTIONAL = ("point", "deployment", "harness", "measured_on", "clean", "ttft_ms", "tpot_ms", *WORKERS, *DRAFTS)
 MEASURED = ("ttft_ms", "tpot_ms")
 SERVER_BATCH = 1024
 _INFINITE = float("inf")
-_TEXTS = ("point", "deployment", "model", "chip", "backend", "precision", "mode", "harness")
+_TEXTS = ("point", "deployment", "model", "chip", "backend", "precision", "mode", "harness", "measured_on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,12 @@ def number(row: Mapping[str, str | None], name: str, line: int, path: Path) -> f
 def _typed(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:
     """One row with numbers as numbers; what a table does not have is None."""
     typed: dict[str, Any] = {name: row.get(name) or None for name in _TEXTS}
+    if typed["measured_on"]:
+        try:
+            datetime.datetime.fromisoformat(str(typed["measured_on"]))
+        except ValueError:
+            what, out = f"'{typed['measured_on']}' is not a date", "write 2026-03-18, or leave the cell empty"
+            raise FactError(Fault(what, out, path="measured_on", file=str(path), line=line)) from None
     typed["clean"] = str(row.get("clean") or "true").lower() in {"true", "1", "yes"}
     for name in (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *DRAFTS, *MEASURED):
         typed[name] = number(row, name, line, path)

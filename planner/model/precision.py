@@ -21,10 +21,11 @@ def precision_spec(
     """The `precision` part of a deployment spec, the same in words, and what was decided that a reader should know.
 
     Weights keep the bytes of the checkpoint, or of the format asked for; they compute at that format's rate, or at the
-    bf16 rate where the chip lacks it. An int4 checkpoint uses its published 4-bit float form on a chip with fp4
-    hardware. A 4-bit format is that of the routed experts (of everything in a dense model): the rest keeps the
-    checkpoint's format beside MXFP4 and int4, and is bf16 beside NVFP4, as the published checkpoints have it. Attention
-    itself computes in bf16, and the cache is bf16 unless asked otherwise.
+    bf16 rate where the chip lacks it; products with activations of a wider format (8 bits beside gpt-oss's MXFP4
+    experts) run at that one's rate. An int4 checkpoint uses its published 4-bit float form on a chip with fp4 hardware.
+    A 4-bit format is that of the routed experts (of everything in a dense model): the rest keeps the checkpoint's own
+    beside MXFP4 and int4, and is bf16 beside NVFP4, as the published checkpoints have it. Attention itself computes in
+    bf16, and the cache is bf16 unless asked otherwise.
 
     Raises:
         FactError: an unknown precision or cache format.
@@ -47,10 +48,14 @@ def precision_spec(
             lacks = f"{chip.name} has no {_rate(formats, name)} arithmetic"
             text = f"{lacks}: {name} weights of {model.name} compute in bf16"
             notices.append(Notice("rate_fallback", text))
+    operand = _operand(model) if experts == native else None
+    if operand is not None and not _computes(chip, _rate(formats, experts)):
+        operand = None  # unpacked to bf16, as its operand is
     spec: dict[str, object] = {
         "expert_bytes_per_param": formats[experts].group["bytes_per_param"],
         "rest_bytes_per_param": formats[rest].group["bytes_per_param"],
         "experts_rate": _rate_on(chip, formats, experts),
+        "experts_operand": _rate_on(chip, formats, operand) if operand is not None else None,
         "rest_rate": _rate_on(chip, formats, rest),
         "attention_rate": "bf16",
         "kv_bytes_per_element": formats[kv_dtype or "bf16"].group["bytes_per_param"],
@@ -64,6 +69,13 @@ def _native(model: Model) -> tuple[str, str]:
     formats = model.weights.group["native_format"]
     assert isinstance(formats, dict)
     return str(formats["experts"] or formats["rest"]), str(formats["rest"])
+
+
+def _operand(model: Model) -> str | None:
+    """The format of what the checkpoint's expert weights are multiplied with; None = the weights' own."""
+    formats = model.weights.group["native_format"]
+    assert isinstance(formats, dict)
+    return str(formats["activations"]) if formats.get("activations") else None
 
 
 def _stored(chip: Chip, model: Model, formats: Mapping[str, Fact], precision: str | None) -> tuple[str, str]:

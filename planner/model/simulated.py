@@ -53,7 +53,6 @@ _FITTED = tuple(
     if c.name == name
     for engine in (ENGINES if c.is_each else ("",))
 )
-_FOLD_ROUNDS = 8
 _THREADS = 2
 
 
@@ -198,7 +197,7 @@ def fit_simulated(
     residuals = {kind: np.full(len(rows), np.nan) for kind in KINDS}
     for fold in folds(rows):
         kept = np.where(fold.is_out, 0.0, weight)
-        part = minimise(predict, [target], kept, prior=prior, start=whole.theta, most_rounds=_FOLD_ROUNDS)
+        part = minimise(predict, [target], kept, prior=prior, start=whole.theta)
         off = target.measured - predict(part.theta)[0] - target.design.matrix @ part.effects[0]
         residuals[fold.kind][fold.is_out] = off[fold.is_out]
     tick("simulated points", 1, 1)

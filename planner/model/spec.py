@@ -39,6 +39,8 @@ _ENGINE_OPTIONS = (
     "unpack_eff_frac",
     "launch_fp4_frac",
     "launch_exchange_frac",
+    "grouped_eff_frac",
+    "routed_passes",
 )
 _MOE_FIELDS = ("n_experts", "top_k", "n_shared_experts", "expert_intermediate", "moe_layers")
 _SLIDING_FIELDS = ("window_tokens", "sliding_layers", "full_layers")

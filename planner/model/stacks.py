@@ -8,6 +8,7 @@ precision and stack are known for.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ __all__ = ["LEVELS", "Design", "Level", "design", "effect", "on_chip"]
 
 """The constant, and logarithms of the load centred on the middle of the measured points."""
 _CENTRES = {"concurrency": (3.5, 1.5), "input": (7.5, 1.0), "output": (6.8, 1.0), "chips": (1.5, 1.0)}
+_DATE_CENTRE, _QUARTER_DAYS, _DATE_ENDS = datetime.date(2026, 1, 1), 90.0, (-3.0, 2.0)
+"""Dates count in quarters from the middle of the measured ones, and as the first or last outside of those."""
 _SLOPE_SHARE = 0.6
 """Slopes are allowed this share of their level's spread."""
 
@@ -36,6 +39,8 @@ class Level:
 _STACK = ("backend", "model", "precision", "mode")
 LEVELS: Mapping[str, tuple[Level, ...]] = {
     "tpot": (
+        Level(("backend",), ("date",), 0.1),
+        Level(_STACK, ("date",), 0.05),
         Level(("backend", "precision"), ("1", "concurrency"), 0.02),
         Level(("chip",), ("1",), 0.02),
         Level(("backend", "model"), ("1", "concurrency"), 0.05),
@@ -80,7 +85,16 @@ def features(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
         "input": centred("input", [row["isl_mean"] for row in rows]),
         "output": centred("output", [row["osl_mean"] for row in rows]),
         "chips": centred("chips", one),
+        "date": np.array([_quarters(row.get("measured_on")) for row in rows]),
     }
+
+
+def _quarters(day: str | None) -> float:
+    """Quarters from the middle of the measured dates; a row without a date is there."""
+    if not day:
+        return 0.0
+    quarters = (datetime.datetime.fromisoformat(day).date() - _DATE_CENTRE).days / _QUARTER_DAYS
+    return min(max(quarters, _DATE_ENDS[0]), _DATE_ENDS[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 from planner.facts import catalog
 from planner.facts.fact import Fact
 
-__all__ = ["CHIP", "Unknown", "chip_spec", "engine_spec", "habits", "unknowns", "values_of"]
+__all__ = ["CHIP", "Unknown", "chip_spec", "engine_spec", "habits", "share_of", "unknowns", "values_of"]
 
 CHIP = "jalapeno"
 DIGITS = 4
@@ -109,8 +109,12 @@ def unknowns() -> tuple[Unknown, ...]:
 
 def values_of(normals: Sequence[float]) -> dict[str, float]:
     """A member by path, from a point whose coordinates are standard normals before any data."""
-    shares = [0.5 * math.erfc(-z / math.sqrt(2.0)) for z in normals]
-    return {one.path: one.at(share) for one, share in zip(unknowns(), shares, strict=True)}
+    return {one.path: one.at(share_of(z)) for one, z in zip(unknowns(), normals, strict=True)}
+
+
+def share_of(normal: float) -> float:
+    """The share of its range at which a coordinate stands."""
+    return 0.5 * math.erfc(-normal / math.sqrt(2.0))
 
 
 def chip_spec(member: Mapping[str, float], base: Mapping[str, Any]) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def _spots(placed: Placed, pool: PoolLayout, base_dir: Path) -> Iterator[_Spot]:
     facts = catalog.load()
     spec = placed.spec
     is_alone = placed.n_chips == 1
-    rates = {spec["precision"].get(name) for name in ("experts_rate", "rest_rate", "attention_rate")}
+    rates = {spec["precision"].get(name) for name in ("experts_rate", "experts_operand", "rest_rate", "attention_rate")}
     for attr, fact in catalog.facts_of(pool.chip).items():
         place = _CHIP_SPOTS.get(attr)
         if place is None or (is_alone and attr.startswith("scale_up")):

@@ -114,7 +114,8 @@ pub struct ComputeCost {
 }
 
 impl ComputeCost {
-    /// The operations of `spec`, each part at the dense rate of its number format times the phase's efficiency.
+    /// The operations of `spec`, each part at the dense rate of its number format times the phase's efficiency. Routed
+    /// experts of prompts wait for their grouped products, and for the memory that the copies of their tokens pass.
     pub fn new(spec: &DeploymentSpec, skew: f64) -> Result<Self> {
         let (model, precision, chip, engine) = (&spec.model, &spec.precision, &spec.chip, &spec.engine);
         let (tp, n) = (spec.layout.tp as f64, spec.layout.stage_chips() as f64);
@@ -123,7 +124,7 @@ impl ComputeCost {
         let lm_head_flops = 2.0 * lm_head;
         let expert_flops = 2.0 * model.params.routed_expert_active;
         let rest_rate = chip.flop_per_s_at(precision.rest_rate, "precision.rest_rate")?;
-        let expert_rate = chip.flop_per_s_at(precision.experts_rate, "precision.experts_rate")?;
+        let expert_rate = chip.flop_per_s_at(precision.expert_products(), "precision.experts_rate")?;
         let attention_rate = chip.flop_per_s_at(precision.attention_rate, "precision.attention_rate")?;
         let seconds = |pair_flops: f64, eff: f64| PartSeconds {
             rest: rest_flops / tp / (rest_rate * eff),
@@ -133,6 +134,8 @@ impl ComputeCost {
         };
         let decode_pair_flops = model.decode_flops_per_pair();
         let prefill_pair_flops = model.prefill_flops_per_pair();
+        let mut prefill = seconds(prefill_pair_flops, engine.prefill_eff_frac);
+        prefill.experts = prefill.experts / engine.grouped_eff_frac + Self::routed_copies_s(spec);
         Ok(Self {
             rest_flops,
             lm_head_flops,
@@ -140,8 +143,17 @@ impl ComputeCost {
             decode_pair_flops,
             prefill_pair_flops,
             decode: seconds(decode_pair_flops, engine.compute_eff_frac),
-            prefill: seconds(prefill_pair_flops, engine.prefill_eff_frac),
+            prefill,
         })
+    }
+
+    /// Seconds that the copies of a prompt's token on their way to its experts take of the memory, a token of the replica.
+    fn routed_copies_s(spec: &DeploymentSpec) -> f64 {
+        let Some(moe) = &spec.model.moe else { return 0.0 };
+        let copies = (moe.top_k * moe.moe_layers) as f64 * spec.model.hidden as f64 * Rate::Bf16.bytes();
+        // Every chip of a group has all copies of the group's tokens.
+        let groups = spec.layout.dp as f64;
+        spec.engine.routed_passes * copies / groups / spec.chip.memory_bytes_per_s
     }
 }
 
@@ -231,6 +243,32 @@ mod tests {
         spec.model.recurrent_layers = 45;
         // 45 layers of 15 us, and 16 latent ones in place of 61.
         assert!((launch_s(&spec) - (3770e-6 - 450e-6 + 675e-6)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn experts_of_prompts_wait_for_grouped_products_and_copies() {
+        // Two groups of four: 8 copies in each of 58 layers, 7,168 elements of two bytes, five passes, over both groups.
+        let mut spec = deepseek_on_gb300(4, 2);
+        let plain = ComputeCost::new(&spec, 1.0).unwrap();
+        spec.engine.grouped_eff_frac = 0.5;
+        spec.engine.routed_passes = 5.0;
+        let cost = ComputeCost::new(&spec, 1.0).unwrap();
+        let copies_s = 5.0 * 8.0 * 58.0 * 7168.0 * 2.0 / 2.0 / spec.chip.memory_bytes_per_s;
+        assert!((cost.prefill.experts / (2.0 * plain.prefill.experts + copies_s) - 1.0).abs() < 1e-12);
+        assert_eq!((cost.prefill.rest, cost.decode.experts), (plain.prefill.rest, plain.decode.experts));
+    }
+
+    #[test]
+    fn products_run_at_the_rate_of_the_wider_operand() {
+        let mut spec = deepseek_on_gb300(8, 1);
+        spec.precision.experts_rate = Rate::Fp4;
+        let narrow = ComputeCost::new(&spec, 1.0).unwrap().decode.experts;
+        spec.precision.experts_operand = Some(Rate::Fp8);
+        let wide = ComputeCost::new(&spec, 1.0).unwrap().decode.experts;
+        let rates = &spec.chip.flop_per_s;
+        assert!((wide / narrow - rates.fp4.unwrap() / rates.fp8.unwrap()).abs() < 1e-12);
+        spec.precision.experts_operand = Some(Rate::Fp4);
+        assert_eq!(ComputeCost::new(&spec, 1.0).unwrap().decode.experts, narrow);
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub struct Precision {
     pub expert_bytes_per_param: f64,
     pub rest_bytes_per_param: f64,
     pub experts_rate: Rate,
+    /// Format of what the experts' weights are multiplied with, where it is wider: products run at its rate; null = as
+    /// the weights.
+    #[serde(default)]
+    pub experts_operand: Option<Rate>,
     pub rest_rate: Rate,
     pub attention_rate: Rate,
     pub kv_bytes_per_element: f64,
@@ -82,6 +86,13 @@ pub struct EngineSpec {
     /// The same of prompt chunks, whose messages are large; null = as decoding.
     #[serde(default)]
     pub prefill_link_eff_frac: Option<f64>,
+    /// Share of `prefill_eff_frac` that grouped products (routed experts) of prompts achieve.
+    #[serde(default = "one")]
+    pub grouped_eff_frac: f64,
+    /// Times that each copy of a prompt's token routed to an expert passes through memory in a mixture layer, in 16 bits,
+    /// on every chip of its attention group: gathered, quantised, multiplied, combined.
+    #[serde(default)]
+    pub routed_passes: f64,
     /// Load of the busiest chip's experts over the mean, 1 = even.
     pub expert_skew: f64,
     /// Measured steps of this stack (engine, model, precision, chip) over those of the figures above.
@@ -142,6 +153,14 @@ impl DeploymentSpec {
 }
 
 impl Precision {
+    /// The rate of the experts' products: that of the wider operand.
+    pub fn expert_products(&self) -> Rate {
+        match self.experts_operand {
+            Some(operand) if operand.bytes() > self.experts_rate.bytes() => operand,
+            _ => self.experts_rate,
+        }
+    }
+
     fn validate(&self) -> Result<()> {
         positive("precision.expert_bytes_per_param", self.expert_bytes_per_param)?;
         positive("precision.rest_bytes_per_param", self.rest_bytes_per_param)?;
@@ -158,6 +177,7 @@ impl EngineSpec {
             ("engine.prefill_eff_frac", self.prefill_eff_frac),
             ("engine.kv_read_eff_frac", self.kv_read_eff_frac),
             ("engine.link_eff_frac", self.link_eff_frac),
+            ("engine.grouped_eff_frac", self.grouped_eff_frac),
             ("engine.prefill_link_eff_frac", self.prefill_link_eff_frac.unwrap_or(1.0)),
         ] {
             fraction(field, value)?;
@@ -175,6 +195,7 @@ impl EngineSpec {
             ("engine.collective_base_s", self.collective_base_s),
             ("engine.collective_log_s", self.collective_log_s),
             ("engine.collective_scale_out_s", self.collective_scale_out_s),
+            ("engine.routed_passes", self.routed_passes),
         ] {
             not_negative(field, value)?;
         }

@@ -40,7 +40,7 @@ impl PowerModel {
             cap_w: spec.serving.power_cap_w,
             j_per_byte: (chip.low_load_w - chip.drawn_in_steps_w())
                 / (chip.memory_bytes_per_s * chip.low_load_memory_frac),
-            j_per_flop_experts: per_flop(spec.precision.experts_rate, "precision.experts_rate")?,
+            j_per_flop_experts: per_flop(spec.precision.expert_products(), "precision.experts_rate")?,
             j_per_flop_rest: per_flop(spec.precision.rest_rate, "precision.rest_rate")?,
             j_per_flop_attention: per_flop(spec.precision.attention_rate, "precision.attention_rate")?,
         })

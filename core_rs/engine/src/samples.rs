@@ -27,6 +27,8 @@ fn engine() -> EngineSpec {
         collective_scale_out_s: 50e-6,
         link_eff_frac: 0.25,
         prefill_link_eff_frac: None,
+        grouped_eff_frac: 1.0,
+        routed_passes: 0.0,
         expert_skew: 1.0,
         attention_apart: false,
     }
@@ -92,6 +94,7 @@ pub(crate) fn llama_on_h100(tp: u64) -> DeploymentSpec {
             expert_bytes_per_param: 2.0,
             rest_bytes_per_param: 2.0,
             experts_rate: Rate::Bf16,
+            experts_operand: None,
             rest_rate: Rate::Bf16,
             attention_rate: Rate::Bf16,
             kv_bytes_per_element: 2.0,

@@ -67,6 +67,20 @@ def test_a_missing_column_and_a_word_for_a_number(tmp_path: Path) -> None:
         points(tmp_path, AGG.format(c="many"))
 
 
+def test_a_date_moves_the_time_between_tokens_and_nothing_else(tmp_path: Path) -> None:
+    head = HEAD.replace("ttft_ms", "measured_on,ttft_ms")
+    dates = ("", "2026-01-01", "2025-10-03", "2026-04-01T10:00:00", "2031-01-01", "2026-06-30")
+    rows = [AGG.format(c=4).replace("true,60", f"true,{day},60") for day in dates]
+    found = shipped().predict(points(tmp_path, *rows, head=head)).values
+    none, middle, before, after, far, last = found["tpot_s"]
+    assert none == middle
+    assert after < middle < before  # stacks got faster
+    assert far == last  # no faster than at the end of what was measured
+    assert len(set(found["ttft_s"])) == 1
+    with pytest.raises(FactError, match=r"points.csv:2: measured_on: 'soon' is not a date"):
+        points(tmp_path, AGG.format(c=4).replace("true,60", "true,soon,60"), head=head)
+
+
 def test_weights_that_do_not_fit_are_a_physical_reason(tmp_path: Path) -> None:
     from planner.model.calibration import shipped
 

@@ -56,6 +56,21 @@ def test_rule(
     assert decided(chip, model, asked) == (words, stored, rates, codes)
 
 
+@pytest.mark.parametrize(
+    ("chip", "model", "operand"),
+    [
+        # Eight-bit activations beside the checkpoint's four-bit experts; where those compute in bf16, so do both.
+        ("gb200", "gpt-oss-120b", "fp8"),
+        ("h200-sxm", "gpt-oss-120b", None),
+        ("gb300", "kimi-k2.5", None),
+    ],
+)
+def test_activations_of_a_wider_format(chip: str, model: str, operand: str | None) -> None:
+    facts = catalog.load()
+    spec, _, _ = precision_spec(facts.chip(chip), facts.model(model), facts.formats())
+    assert spec["experts_operand"] == operand
+
+
 def test_stored_bytes_are_the_published_checkpoint() -> None:
     facts = catalog.load()
     for name in facts.names("models"):
