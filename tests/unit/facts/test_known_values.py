@@ -32,7 +32,7 @@ def test_chips(chip: str, memory: int, bandwidth: float, bf16: float, rated: flo
 def test_jalapeno_says_what_is_undisclosed() -> None:
     chip = SHELF.chip("jalapeno")
     assert chip.memory_bytes.grade == "undisclosed"
-    assert (chip.memory_bytes.value, chip.memory_bytes.default) == (None, 384_000_000_000)
+    assert (chip.memory_bytes.value, chip.memory_bytes.default) == (None, 288_000_000_000)
     assert (chip.memory_bytes.low, chip.memory_bytes.high) == (192e9, 384e9)
     assert chip.memory_bytes_per_s.value is None
     assert chip.memory_bytes_per_s.low <= chip.memory_bytes_per_s.default <= chip.memory_bytes_per_s.high

@@ -66,7 +66,7 @@ def test_bands_hold_what_their_folds_left_out() -> None:
     inside = {(one["metric"], one["new"], one["fold"]): one["in_band_frac"] for one in shipped().tree["coverage"]}
     for metric in ("tpot", "ttft"):
         for new in bands.NEW:
-            assert 0.77 <= inside[metric, new, "all"] <= 0.85, (metric, new)
+            assert 0.75 <= inside[metric, new, "all"] <= 0.85, (metric, new)
 
 
 def test_every_row_has_a_number_inside_its_band() -> None:

@@ -55,8 +55,8 @@ def check(got: dict[str, float], **expected: float) -> None:
 
 def test_llama_on_one_h100() -> None:
     # Llama-3.1-8B: 32 layers, 8 key-value heads of 128, 7,504,658,432 active parameters of 2 bytes. 16 sequences of
-    # 1,000 tokens. H100: 3,350e9 bytes/s, 989e12 flop/s in bf16; a step draws 382 W before any
-    # work, 436 W at low load and 648 W at high load.
+    # 1,000 tokens. H100: 3,350e9 bytes/s, 989e12 flop/s in bf16; a step draws 434 W before any
+    # work, 466 W at low load and 641 W at high load.
     got = step(spec_of("h100-sxm", "llama-3.1-8b", tp=1), n_seqs=16, context_tokens=16_000)
     launch_s = 200e-6 + 32 * 20e-6  # 840 us
     weight_bytes = 7_504_658_432 * 2  # 15,009,316,864
@@ -73,10 +73,10 @@ def test_llama_on_one_h100() -> None:
     assert got["is_compute_bound"] == 0
     # Each further step: 16 more tokens of context.
     check(got, time_slope_s=16 * kv_token_bytes / (3350e9 * 0.75), bytes_slope=16 * kv_token_bytes)
-    j_per_byte = (436 - 382) / (3350e9 * 0.4)  # low load: 0.4 of the bandwidth
-    j_per_flop = (648 - 436) / (989e12 * 0.25)  # high load: a quarter of the dense rate beside it
+    j_per_byte = (466 - 434) / (3350e9 * 0.4)  # low load: 0.4 of the bandwidth
+    j_per_flop = (641 - 466) / (989e12 * 0.25)  # high load: a quarter of the dense rate beside it
     work_j = j_per_byte * (weight_bytes + kv_bytes) + j_per_flop * (matrix_flop + attention_flop)
-    check(got, energy_j=382 * time_s + work_j)
+    check(got, energy_j=434 * time_s + work_j)
 
 
 def test_llama_on_eight_h100_with_a_prompt_beside() -> None:
@@ -145,7 +145,7 @@ def test_deepseek_with_data_parallel_attention() -> None:
 
 
 def test_gpt_oss_on_four_gb200() -> None:
-    # gpt-oss-120b: 114,701,598,720 expert parameters at 4.25 bits (MXFP4 with scales, computed in fp4), 1,548,209,664
+    # gpt-oss-120b: 114,701,598,720 expert parameters at 4.25 bits (MXFP4 with scales, multiplied in fp8), 1,548,209,664
     # others active in bf16; 18 layers attend to all, 18 to 128 tokens; 8 key-value heads of 64. 32 sequences of 100
     # tokens, still inside the window, and 32 of 5,000.
     context, window = 32 * 100 + 32 * 5000, 32 * 100 + 32 * 128  # 163,200 and 7,296
@@ -160,7 +160,7 @@ def test_gpt_oss_on_four_gb200() -> None:
     attention_flop = 4 * 64 * 64 * 18 * (context + window)
     compute_s = (
         2 * 1_548_209_664 * 64 / 4 / (2500e12 * 0.5)
-        + 2 * 3_584_424_960 * 64 / 4 / (10_000e12 * 0.5)
+        + 2 * 3_584_424_960 * 64 / 4 / (5000e12 * 0.5)
         + attention_flop / 4 / (2500e12 * 0.5)
     )
     network_s = 72 * (1e-6 + 8e-6) + 72 * 64 * 2 * 3 / 4 * 2880 * 2 / (900e9 * 0.25)
@@ -184,7 +184,7 @@ def test_gpt_oss_prompt_in_its_windows() -> None:
     check(got, flop=flop, bytes=114_701_598_720 * 0.53125 * touched + 1_548_209_664 * 2 + kv_bytes)
     compute_s = (
         (2 * (1_548_209_664 - head) * 1000 + 2 * head) / (2500e12 * 0.4)
-        + 2 * 3_584_424_960 * 1000 / (10_000e12 * 0.4)
+        + 2 * 3_584_424_960 * 1000 / (5000e12 * 0.4)
         + 4 * 64 * 64 * pairs / (2500e12 * 0.4)
     )
     check(got, compute_s=compute_s)
