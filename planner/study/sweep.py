@@ -180,7 +180,7 @@ def sweep(
     >>> short = ["run.length=20 s", "run.warmup=5 s"]
     >>> found = planner.sweep(planner.load("scenarios/09-how-many-racks.yaml", sets=short))
     >>> found.cheapest.label
-    'fleet.pools.jalapeno.count=1, fleet.pools.gb300.count=0'
+    'fleet.pools.jalapeno.count=2, fleet.pools.gb300.count=0'
     >>> found.points.height
     12
     """
