@@ -4,7 +4,7 @@
 //! against the replica's decode counter, which a step does not change, so a jump costs nothing here.
 
 use crate::host::HostMemory;
-use crate::prefix::PrefixCache;
+use crate::prefix::{PrefixCache, Published};
 
 /// Block account of a replica. `counter` is the replica's decode counter: steps that its decoders have done.
 #[derive(Debug, Clone)]
@@ -127,21 +127,27 @@ impl Blocks {
         }
     }
 
-    /// Hold the `at`-th stretch of the chain found last, `hash`. What is in host memory only is yet to be taken.
-    pub fn hold_found(&mut self, at: usize, hash: u64) -> Option<u32> {
-        let (entry, taken) = self.cache.as_mut()?.hold_found(at, hash, &mut self.host);
+    /// Hold the chain found last, which is `hashes`; returns its end. What is in host memory only is yet to be taken.
+    pub fn hold_found(&mut self, hashes: &[u64]) -> u32 {
+        let Some(cache) = &mut self.cache else { return crate::prefix::NONE };
+        let (deepest, taken) = cache.hold_found(hashes, &mut self.host);
         self.used += taken;
-        Some(entry)
+        deepest
     }
 
-    /// Hold an entry of the cache.
-    pub fn hold(&mut self, at: u32) {
-        self.used += self.cache.as_mut().map_or(0, |cache| cache.hold(at));
+    /// Make stretches findable (`PrefixCache::publish`); own blocks of those that are here already are given back.
+    pub fn publish(&mut self, deepest: u32, hashes: &[u64], blocks_of: impl Fn(usize) -> u64) -> Option<Published> {
+        let done = self.cache.as_mut()?.publish(deepest, hashes, blocks_of)?;
+        if let Some(taken) = done.taken {
+            self.used += taken;
+            self.give(done.blocks);
+        }
+        Some(done)
     }
 
-    /// Let go of an entry of the cache.
-    pub fn let_go(&mut self, at: u32) {
-        self.used -= self.cache.as_mut().map_or(0, |cache| cache.let_go(at));
+    /// Let go of a chain of the cache.
+    pub fn let_go(&mut self, deepest: u32) {
+        self.used -= self.cache.as_mut().map_or(0, |cache| cache.let_go(deepest));
     }
 
     /// Give up `n` blocks in which the request of `row` may find its tokens again.

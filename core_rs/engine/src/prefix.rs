@@ -2,56 +2,37 @@
 //!
 //! All free blocks stand in one queue, the one freed longest ago first, whether anything can be found in them or not;
 //! whoever takes blocks takes the oldest, and what was cached in them is lost. A hash names a stretch of
-//! `hash_block_tokens` prompt tokens and all before it, so it is one entry here, of several blocks. Entries in use are
-//! counted by reference and are not in the queue.
+//! `hash_block_tokens` prompt tokens and all before it, so chains of them form a tree. Stretches that follow each other
+//! and have had the same holders are one entry, a run: found by its first hash, held, freed and queued as one, lost
+//! stretch by stretch from its end. That is exact: who holds a stretch holds all before it, and frees them from the end
+//! on, so a run stands together in the queue, end first, and never before what follows it in the tree. A run of which
+//! only the begin is held by another is split in two. Runs in use are counted by reference and are not in the queue.
 
+mod chain;
 mod feed;
+mod run;
+mod table;
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 
+pub use chain::{Found, Published};
 pub use feed::HashFeed;
+pub(crate) use table::ByHash;
 
 use crate::host::HostMemory;
 
+use run::Run;
+
 /// No entry.
 pub const NONE: u32 = u32::MAX;
-
-/// Hashes are spread already, or numbers that follow each other in a prompt. Those stay neighbours in the table: their
-/// low halves are kept in order, moved by the high half, and only the top bits (which tell entries apart) are mixed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Spread(u64);
-
-const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-const TOP: u64 = 0xFFFF_0000_0000_0000;
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        let place = (hash & 0xFFFF_FFFF).wrapping_add((hash >> 32).wrapping_mul(ODD));
-        self.0 = self.0.rotate_left(8) ^ ((place & !TOP) | (hash.wrapping_mul(ODD) & TOP));
-    }
-}
-
-/// A table by hash; never iterated, so its order does not matter.
-pub(crate) type ByHash<T> = HashMap<u64, T, BuildHasherDefault<Spread>>;
 
 /// What stands in some blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Nothing that could be found again.
     Dead,
-    /// The stretch of a prompt with this hash.
-    Shared(u64),
+    /// A run of stretches (`Run`).
+    Shared,
     /// What a preempted request had of its own behind its shared stretches; the request is named by its row.
     Own(u64),
     /// Not an entry: its place waits to be used again.
@@ -69,34 +50,27 @@ struct Entry {
 
 const NOWHERE: u64 = u64::MAX;
 
-/// The longest chain of a prompt's hashes that is cached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Hashes of the chain.
-    pub n_hashes: usize,
-    /// Their blocks, those of them that running sequences hold, and those that are in host memory only.
-    pub blocks: u64,
-    pub held: u64,
-    pub fetched: u64,
-}
-
 /// The free blocks of a replica in the order of their freeing, and what can be found in its blocks.
 #[derive(Debug, Clone)]
 pub struct PrefixCache {
     entries: Vec<Entry>,
     vacant: Vec<u32>,
-    /// By hash: the entry, and which of its lives. Evicting leaves a stretch in it: the life tells, and costs nothing.
+    /// Beside the entries.
+    runs: Vec<Run>,
+    /// By first hash: the run, and which of its lives. Evicting leaves a run in it: the life tells, and costs nothing.
     table: ByHash<(u32, u32)>,
-    /// How many stretches were lost in each entry.
+    /// How many runs were lost in each entry.
     lives: Vec<u32>,
-    n_stretches: usize,
+    n_runs: usize,
+    /// Blocks at the head of the queue, before its entries, of a stretch that was lost.
+    n_begun: u64,
     /// Entries of free blocks, the one freed longest ago first, at places that count on. One that left the queue, or
     /// has a later place, is passed over when its turn comes.
     queue: VecDeque<u32>,
     first_place: u64,
     n_queued: usize,
-    /// The entries of the chain found last; `NONE` for those in host memory.
-    found: Vec<u32>,
+    /// The runs of the chain found last, and how many stretches of each.
+    found: Vec<(u32, usize)>,
 }
 
 impl PrefixCache {
@@ -105,9 +79,11 @@ impl PrefixCache {
         let mut cache = Self {
             entries: Vec::new(),
             vacant: Vec::new(),
+            runs: Vec::new(),
             table: ByHash::default(),
             lives: Vec::new(),
-            n_stretches: 0,
+            n_runs: 0,
+            n_begun: 0,
             queue: VecDeque::new(),
             first_place: 0,
             n_queued: 0,
@@ -115,97 +91,6 @@ impl PrefixCache {
         };
         cache.give(total);
         cache
-    }
-
-    /// The longest chain of `hashes` that is cached here or in host memory; `blocks_of` says how many blocks each has.
-    pub fn find(&mut self, hashes: &[u64], blocks_of: impl Fn(usize) -> u64, host: &HostMemory) -> Found {
-        let mut found = Found::default();
-        self.found.clear();
-        for (at, hash) in hashes.iter().enumerate() {
-            let blocks = blocks_of(at);
-            match self.entry(*hash) {
-                Some((entry, its)) if its == blocks => {
-                    found.held += if self.entries[entry as usize].refs > 0 { blocks } else { 0 };
-                    self.found.push(entry);
-                }
-                None if host.find(*hash).map(u64::from) == Some(blocks) => {
-                    found.fetched += blocks;
-                    self.found.push(NONE);
-                }
-                _ => break,
-            }
-            found.blocks += blocks;
-            found.n_hashes += 1;
-        }
-        found
-    }
-
-    /// Hold the `at`-th stretch of the chain found last, which is `hash`. Returns its entry and the blocks that this
-    /// takes from the queue; one that was in host memory takes none: its blocks are yet to be taken.
-    pub fn hold_found(&mut self, at: usize, hash: u64, host: &mut HostMemory) -> (u32, u64) {
-        if self.found[at] == NONE {
-            let blocks = host.remove(hash).unwrap_or(0);
-            return (self.publish(hash, blocks).unwrap_or_else(|(other, _)| other), 0);
-        }
-        (self.found[at], self.hold(self.found[at]))
-    }
-
-    /// Hold an entry; returns the blocks that this takes from the queue.
-    pub fn hold(&mut self, at: u32) -> u64 {
-        let is_free = self.entries[at as usize].refs == 0;
-        if is_free {
-            self.unlink(at);
-        }
-        let entry = &mut self.entries[at as usize];
-        entry.refs += 1;
-        if is_free {
-            u64::from(entry.blocks)
-        } else {
-            0
-        }
-    }
-
-    /// Make `blocks` blocks of a running sequence findable as `hash`, held once, unless it is here already: then the
-    /// entry that is, and its blocks.
-    pub fn publish(&mut self, hash: u64, blocks: u32) -> Result<u32, (u32, u64)> {
-        let known = self.table.entry(hash).or_insert((NONE, 0));
-        if self.lives.get(known.0 as usize) == Some(&known.1) {
-            return Err((known.0, u64::from(self.entries[known.0 as usize].blocks)));
-        }
-        let entry = Entry { kind: Kind::Shared(hash), blocks, refs: 1, place: NOWHERE };
-        let at = if let Some(at) = self.vacant.pop() {
-            self.entries[at as usize] = entry;
-            at
-        } else {
-            self.entries.push(entry);
-            self.lives.push(0);
-            (self.entries.len() - 1) as u32
-        };
-        *known = (at, self.lives[at as usize]);
-        self.n_stretches += 1;
-        if self.table.len() > 2 * self.n_stretches + 1024 {
-            let lives = &self.lives;
-            self.table.retain(|_, &mut (at, life)| lives[at as usize] == life);
-        }
-        Ok(at)
-    }
-
-    /// The entry of `hash` and its blocks, if it is here.
-    pub fn entry(&self, hash: u64) -> Option<(u32, u64)> {
-        let &(at, life) = self.table.get(&hash)?;
-        (self.lives[at as usize] == life).then(|| (at, u64::from(self.entries[at as usize].blocks)))
-    }
-
-    /// Let go of an entry; returns the blocks that become free.
-    pub fn let_go(&mut self, at: u32) -> u64 {
-        let entry = &mut self.entries[at as usize];
-        entry.refs -= 1;
-        if entry.refs > 0 {
-            return 0;
-        }
-        let blocks = u64::from(entry.blocks);
-        self.link(at);
-        blocks
     }
 
     /// `blocks` blocks with nothing to find in them become free.
@@ -258,30 +143,57 @@ impl PrefixCache {
 
     /// Take the `n` oldest free blocks (the caller knows that there are as many); what was cached in them goes to `host`.
     pub fn take(&mut self, n: u64, host: &mut HostMemory) {
-        let mut left = n;
+        let begun = n.min(self.n_begun);
+        self.n_begun -= begun;
+        let mut left = n - begun;
         while left > 0 {
             let Some(&at) = self.queue.front() else { return };
-            let entry = &mut self.entries[at as usize];
-            if entry.place == self.first_place {
-                let blocks = u64::from(entry.blocks);
-                if let Kind::Shared(hash) = entry.kind {
-                    self.n_stretches -= 1;
-                    self.lives[at as usize] += 1;
-                    entry.kind = Kind::Dead;
-                    host.keep(hash, entry.blocks);
+            if self.entries[at as usize].place == self.first_place {
+                if self.entries[at as usize].kind == Kind::Shared {
+                    if !self.lose(at, &mut left, host) {
+                        return;
+                    }
+                } else {
+                    let entry = &mut self.entries[at as usize];
+                    let blocks = u64::from(entry.blocks);
+                    if blocks > left {
+                        entry.blocks -= left as u32;
+                        return;
+                    }
+                    left -= blocks;
                 }
-                if blocks > left {
-                    entry.blocks -= left as u32;
-                    return;
-                }
-                left -= blocks;
                 self.n_queued -= 1;
-                entry.place = NOWHERE;
+                self.entries[at as usize].place = NOWHERE;
                 self.vacate(at);
             }
             self.queue.pop_front();
             self.first_place += 1;
         }
+    }
+
+    /// Take up to `left` blocks of the run at the head of the queue, from its end on; true if nothing is left of it.
+    fn lose(&mut self, at: u32, left: &mut u64, host: &mut HostMemory) -> bool {
+        let run = &mut self.runs[at as usize];
+        while *left > 0 {
+            let Some(hash) = run.hashes.pop() else { break };
+            host.keep(hash, run.last);
+            let blocks = u64::from(run.last);
+            self.entries[at as usize].blocks -= run.last;
+            run.last = run.each;
+            // The rest of a stretch that was begun has nothing to find in it.
+            self.n_begun = blocks.saturating_sub(*left);
+            *left -= blocks.min(*left);
+        }
+        if !run.hashes.is_empty() {
+            return false;
+        }
+        let parent = run.parent;
+        if parent != NONE {
+            self.runs[parent as usize].n_children -= 1;
+        }
+        self.n_runs -= 1;
+        self.lives[at as usize] += 1;
+        true
     }
 
     fn insert(&mut self, entry: Entry) -> u32 {
@@ -291,6 +203,7 @@ impl PrefixCache {
         }
         self.entries.push(entry);
         self.lives.push(0);
+        self.runs.push(Run::NOTHING);
         (self.entries.len() - 1) as u32
     }
 

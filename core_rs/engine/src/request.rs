@@ -1,6 +1,7 @@
 //! One request's life: waiting -> prefilling -> decoding -> gone, with a way back to waiting by preemption.
 
 use crate::inbox::Asked;
+use crate::prefix::NONE;
 use crate::time::NEVER;
 
 /// How a request ended.
@@ -103,7 +104,7 @@ impl Request {
             output_tokens: asked.output_tokens,
             window_blocks: 0,
             shared_blocks: 0,
-            own_entry: crate::prefix::NONE,
+            own_entry: NONE,
             own_after: 0,
             cached: 0,
             is_swapped: false,
@@ -195,11 +196,25 @@ impl Request {
     }
 }
 
-/// A prompt's hashes, and the entries of its replica's cache that it holds, which are of the first of them.
-#[derive(Debug, Clone, Default)]
+/// A prompt's hashes, and what it holds in its replica's cache: the first of them, and the run that ends with these.
+#[derive(Debug, Clone)]
 pub struct Chain {
     pub hashes: Vec<u64>,
-    pub held: Vec<u32>,
+    pub n_held: usize,
+    pub deepest: u32,
+}
+
+impl Chain {
+    /// It holds nothing any more; returns what it held.
+    pub fn leave(&mut self) -> (u32, usize) {
+        (std::mem::replace(&mut self.deepest, NONE), std::mem::take(&mut self.n_held))
+    }
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self { hashes: Vec::new(), n_held: 0, deepest: NONE }
+    }
 }
 
 /// Requests that stand together.
@@ -240,7 +255,7 @@ impl Slab {
             self.chains.resize_with(slot as usize + 1, Chain::default);
         }
         let chain = &mut self.chains[slot as usize];
-        chain.held.clear();
+        chain.leave();
         chain.hashes.clear();
         chain.hashes.extend(hashes);
     }

@@ -69,7 +69,7 @@ impl Sim {
             self.agenda.set(t.saturating_add(after), event);
         }
         if deployment.has_cache {
-            self.slab.chain_mut(slot).held.clear();
+            self.slab.chain_mut(slot).leave();
         }
         let next = self.at_desk(replica, |replica, desk| replica.arrive(slot, t, desk));
         if next == t && self.is_nothing_else_at(t) {

@@ -39,7 +39,7 @@ impl Sim {
         request.replica = replica;
         request.window_blocks = deployment.window_blocks(request) as u32;
         if deployment.has_cache {
-            self.slab.chain_mut(slot).held.clear();
+            self.slab.chain_mut(slot).leave();
         }
         let next = self.replicas[replica as usize].expect(slot, t);
         self.queue.set(replica, next);

@@ -3,16 +3,16 @@
 
 use super::{Desk, Replica};
 use crate::placed::Deployment;
+use crate::prefix::NONE;
 
 /// What a replica knows late.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// When the step that just ended had begun: what arrived later has not been seen.
     seen_ns: u64,
-    /// Sequences that ended with the last step, whose places and blocks are not free yet: their own blocks, and how
-    /// many of the entries below are theirs.
-    ended: Vec<(u64, usize)>,
-    held: Vec<u32>,
+    /// Sequences that ended with the last step, whose places and blocks are not free yet: their own blocks, and what
+    /// they hold of the cache.
+    ended: Vec<(u64, u32)>,
 }
 
 impl Replica {
@@ -82,24 +82,16 @@ impl Replica {
             self.n_running_of[usize::from(request.class)] -= 1;
         }
         let own = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks) - request.shared_blocks;
-        let before = self.ahead.held.len();
-        if self.blocks.cache.is_some() {
-            self.ahead.held.extend(desk.slab.chain_mut(slot).held.drain(..).rev());
-        }
-        self.ahead.ended.push((own, self.ahead.held.len() - before));
+        let deepest = if self.blocks.cache.is_some() { desk.slab.chain_mut(slot).leave().0 } else { NONE };
+        self.ahead.ended.push((own, deepest));
     }
 
     /// Sequences that ended give their places and blocks back.
     pub(super) fn let_leave(&mut self) {
-        let mut from = 0;
-        for &(own, n_held) in &self.ahead.ended {
+        for &(own, deepest) in &self.ahead.ended {
             self.blocks.give(own);
-            for &at in &self.ahead.held[from..from + n_held] {
-                self.blocks.let_go(at);
-            }
-            from += n_held;
+            self.blocks.let_go(deepest);
         }
         self.ahead.ended.clear();
-        self.ahead.held.clear();
     }
 }

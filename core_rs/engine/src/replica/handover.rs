@@ -11,8 +11,8 @@ pub(super) struct Held {
     slot: u32,
     tokens: u64,
     own_blocks: u64,
-    /// Entries of its prefix cache.
-    entries: Vec<u32>,
+    /// What it holds of its prefix cache.
+    deepest: u32,
 }
 
 /// Requests on their way from a prefill replica.
@@ -70,8 +70,8 @@ impl Replica {
             self.n_running_of[usize::from(request.class)] -= 1;
         }
         let has_cache = self.blocks.cache.is_some();
-        let entries = if has_cache { std::mem::take(&mut desk.slab.chain_mut(slot).held) } else { Vec::new() };
-        self.handover.held.push(Held { slot, tokens, own_blocks, entries });
+        let deepest = if has_cache { desk.slab.chain_mut(slot).leave().0 } else { NONE };
+        self.handover.held.push(Held { slot, tokens, own_blocks, deepest });
         desk.notes.handed.push(slot);
     }
 
@@ -80,7 +80,7 @@ impl Replica {
         for held in std::mem::take(&mut self.handover.arrived) {
             self.reserved_tokens -= held.tokens;
             self.blocks.give(held.own_blocks);
-            held.entries.into_iter().rev().for_each(|entry| self.blocks.let_go(entry));
+            self.blocks.let_go(held.deepest);
         }
         let ready = std::mem::take(&mut self.handover.ready);
         for &slot in &ready {

@@ -44,9 +44,10 @@ impl Replica {
         }
         let (entry, row) = (desk.slab[slot].own_entry, desk.slab[slot].row);
         self.blocks.take_own(entry, row, reuse.own == 0);
-        let chain = desk.slab.chain_mut(slot);
-        for (at, &hash) in chain.hashes[..reuse.found.n_hashes].iter().enumerate() {
-            chain.held.extend(self.blocks.hold_found(at, hash));
+        if reuse.found.n_hashes > 0 {
+            let chain = desk.slab.chain_mut(slot);
+            chain.deepest = self.blocks.hold_found(&chain.hashes[..reuse.found.n_hashes]);
+            chain.n_held = reuse.found.n_hashes;
         }
         self.blocks.take(blocks - (reuse.found.blocks - reuse.found.fetched) - reuse.own);
         self.stall_fs += i128::from(reuse.found.fetched) * desk.deployment.host_block_fs;
@@ -71,29 +72,23 @@ impl Replica {
         if self.blocks.cache.is_none() {
             return;
         }
-        let reached = u64::from(desk.slab[slot].prefilled) + tokens;
-        let input = u64::from(desk.slab[slot].input_tokens);
-        loop {
-            let Some(cache) = &mut self.blocks.cache else { return };
-            let at = desk.slab.chain(slot).held.len();
-            let Some(&hash) = desk.slab.chain(slot).hashes.get(at) else { return };
-            if ((at as u64 + 1) * desk.deployment.hash_tokens).min(input) > reached {
-                return;
-            }
-            let blocks = desk.deployment.stretch_blocks(at, &desk.slab[slot]);
-            let entry = match cache.publish(hash, blocks as u32) {
-                Ok(entry) => entry,
-                // Another sequence was quicker: its blocks are held, and the own ones given back.
-                Err((entry, others)) if others == blocks => {
-                    self.blocks.hold(entry);
-                    self.blocks.give(blocks);
-                    entry
-                }
-                Err(_) => return,
-            };
-            desk.slab.chain_mut(slot).held.push(entry);
-            desk.slab[slot].shared_blocks += blocks;
+        let request = &desk.slab[slot];
+        let reached = u64::from(request.prefilled) + tokens;
+        let chain = desk.slab.chain(slot);
+        let n_done = if reached < u64::from(request.input_tokens) {
+            chain.hashes.len().min((reached / desk.deployment.hash_tokens) as usize)
+        } else {
+            chain.hashes.len()
+        };
+        let (mut deepest, mut n_held, mut blocks) = (chain.deepest, chain.n_held, 0);
+        while n_held < n_done {
+            let size = |at| desk.deployment.stretch_blocks(n_held + at, request);
+            let Some(done) = self.blocks.publish(deepest, &chain.hashes[n_held..n_done], size) else { break };
+            (deepest, n_held, blocks) = (done.deepest, n_held + done.n, blocks + done.blocks);
         }
+        let chain = desk.slab.chain_mut(slot);
+        (chain.deepest, chain.n_held) = (deepest, n_held);
+        desk.slab[slot].shared_blocks += blocks;
     }
 
     /// A sequence of `tokens` tokens gives its blocks back, those of its end first; it may find `left_tokens` again.
@@ -112,11 +107,8 @@ impl Replica {
         self.blocks.give(own - left);
         request.own_entry = if left > 0 { self.blocks.give_own(request.row, left) } else { NONE };
         request.shared_blocks = 0;
-        let chain = desk.slab.chain_mut(slot);
-        let n_held = chain.held.len();
-        while let Some(at) = chain.held.pop() {
-            self.blocks.let_go(at);
-        }
+        let (deepest, n_held) = desk.slab.chain_mut(slot).leave();
+        self.blocks.let_go(deepest);
         desk.slab[slot].own_after = n_held as u32;
     }
 }
