@@ -207,7 +207,7 @@ def test_the_verdict_names_class_metric_pool_and_time(several: Result, pages: di
 def test_a_run_that_holds_says_what_is_tightest(pages: dict[str, str]) -> None:
     words = " ".join(Read(pages["one"]).words["base--answer"].split())
     assert words.startswith("The question and the answer Does one rack hold")
-    assert "Yes. Every limit holds. The tightest is the time per output token of chat" in words
+    assert "Yes. Every limit holds. The tightest is the time to first token of chat" in words
 
 
 def test_nothing_completed_gives_a_page_that_says_so() -> None:
