@@ -14,7 +14,7 @@ from planner.model import bands
 from planner.model.coefficients import engines_and_habits, flat_names
 from planner.model.energy import EnergyModel
 from planner.model.points import Points, steady
-from planner.model.stacks import LEVELS, effect, on_chip
+from planner.model.stacks import AGE_QUARTERS, LEVELS, effect, on_chip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,6 +142,13 @@ class Calibration:
     def grade(self, row: Mapping[str, Any]) -> str:
         """How well a prediction for such a row is founded."""
         return GRADES[0 if self.what_is_new(row)[0] in {"deployment", "stack"} else 1]
+
+    def age(self, engine: str, metric: str) -> float:
+        """What it moves a metric, as a logarithm, that nobody knows when an engine ran: from the middle of the measured
+        dates to either end of the middle 80 % of them.
+        """
+        table = self.tree["corrections"][metric][0].get(engine, {})
+        return abs(float(table.get("date", 0.0))) * AGE_QUARTERS
 
     def band(self, row: Mapping[str, Any], metric: str) -> tuple[float, float]:
         """Low and high end of the 80 % band, as factors on the prediction: that of the row's regime, longer for each

@@ -2,7 +2,8 @@
 
 A band on the time between tokens is a factor on the steps. Where requests queue, a step that is some percent longer
 moves every wait behind it by more, so the run is simulated again with all step times at either end of the band: that of
-as many requests as ran at a time. A first token without a queue has a band of its own; the wider end counts.
+as many requests as ran at a time. A first token without a queue has a band of its own; the wider end counts. Engines
+get faster by the quarter and a run does not say when it was, so its band is wider by what that may move.
 
 The calibration's chips have facts that are agreed on. Where those of this chip have ranges (its memory bandwidth, its
 arithmetic, its links), the run is simulated at either end of them too, and the two distances are added as squares.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.facts import catalog
 from planner.facts.fact import Fact
+from planner.model import bands
 from planner.model.calibration import Calibration
 from planner.model.replay import ENGINE, METRICS, QUANTILES, Replayed, Run, replay
 
@@ -38,7 +40,10 @@ def band(run: Run, replayed: Replayed, calibration: Calibration) -> dict[str, An
     """
     row = {"chip": run.chip, "model": run.model, "backend": ENGINE, "mode": "agg", "concurrency": _running(replayed)}
     alone = {**row, "concurrency": 1.0}
-    factors = {"tpot": calibration.band(row, "tpot"), "ttft": calibration.band(alone, "ttft")}
+    factors = {
+        metric: bands.widened(calibration.band(at, metric), [calibration.age(ENGINE, metric)])
+        for metric, at in (("tpot", row), ("ttft", alone))
+    }
     ends = [_statistics(replay(_slower(run, factor)).requests) for factor in factors["tpot"]]
     by_facts = [_statistics(replay(_at_facts(run, end)).requests) for end in ("high", "low")]
     middle, measured = _statistics(replayed.requests), _statistics(run.measured)

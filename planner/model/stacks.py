@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["LEVELS", "Design", "Level", "design", "effect", "on_chip"]
+__all__ = ["AGE_QUARTERS", "LEVELS", "Design", "Level", "design", "effect", "on_chip"]
 
 """The constant, and logarithms of the load centred on the middle of the measured points."""
 _CENTRES = {"concurrency": (3.5, 1.5), "input": (7.5, 1.0), "output": (6.8, 1.0), "chips": (1.5, 1.0)}
 _DATE_CENTRE, _QUARTER_DAYS, _DATE_ENDS = datetime.date(2026, 1, 1), 90.0, (-3.0, 2.0)
 """Dates count in quarters from the middle of the measured ones, and as the first or last outside of those."""
+AGE_QUARTERS = 0.4 * (_DATE_ENDS[1] - _DATE_ENDS[0])
+"""Half of the middle 80 % of the measured dates, in quarters."""
 _SLOPE_SHARE = 0.6
 """Slopes are allowed this share of their level's spread."""
 
