@@ -63,7 +63,7 @@ def test_list_of_a_kind(kind: str) -> None:
 
 def test_a_placeholder_is_marked() -> None:
     lines = {line.split()[0]: line for line in planner("catalog", "list", "chips").stdout.splitlines()}
-    assert "~384 GB" in lines["jalapeno"]
+    assert "~288 GB" in lines["jalapeno"]
     assert " 298 GB" in lines["gb300"]
     assert "~ placeholder" in lines["~"]
 

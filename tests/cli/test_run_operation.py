@@ -70,7 +70,7 @@ def test_a_power_cap_that_binds_is_the_bottleneck(tmp_path: Path) -> None:
 def test_a_rack_at_what_it_is_rated_for(tmp_path: Path) -> None:
     mine = (catalog.DATA / "racks" / "hgx-h200.yaml").read_text()
     assert mine.count("value: 41.8 kW") == 1
-    (tmp_path / "rack.yaml").write_text(mine.replace("value: 41.8 kW", "value: 31 kW"))
+    (tmp_path / "rack.yaml").write_text(mine.replace("value: 41.8 kW", "value: 30.5 kW"))
     text = """
 title: Prompts alone
 traffic:
@@ -79,11 +79,11 @@ fleet: {pools: {a: {rack: ./rack.yaml, count: 1, deploy: [{model: llama-3.1-8b, 
 run: {length: 10 s, window: 1 s}
 """
     capped = run(tmp_path, text)
-    assert capped["pools"]["a"]["rack_it_w"] == {"mean": 31_000.0, "peak": 31_000.0}
+    assert capped["pools"]["a"]["rack_it_w"] == {"mean": 30_500.0, "peak": 30_500.0}
     windows = pl.read_parquet(tmp_path / "out" / "windows.parquet")
-    assert windows["rack_it_w"].max() == 31_000.0
+    assert windows["rack_it_w"].max() == 30_500.0
     free = run(tmp_path, text.replace("./rack.yaml", "hgx-h200"))["pools"]["a"]["rack_it_w"]
-    assert 31_000.0 < free["peak"] < 41_800.0
+    assert 30_500.0 < free["peak"] < 41_800.0
 
 
 AGENTS = BASE.replace(

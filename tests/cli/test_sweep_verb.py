@@ -18,14 +18,14 @@ def test_a_row_a_point_and_the_cheapest_that_holds(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "12 points" in done.stdout
     assert "infeasible" in done.stdout
-    assert "cheapest that holds every limit: fleet.pools.jalapeno.count=1, fleet.pools.gb300.count=0" in done.stdout
+    assert "cheapest that holds every limit: fleet.pools.jalapeno.count=2, fleet.pools.gb300.count=0" in done.stdout
     again = planner("sweep", FILE, *SHORT, "-o", str(out), "--json")
     made = answer(again)
     assert (made["schema"], made["ok"]) == ("planner.sweep/1", True)
     result = made["result"]
     assert result["axes"]["fleet.pools.jalapeno.count"] == ["0", "1", "2", "3"]
     assert result["points"][result["cheapest"]]["values"] == {
-        "fleet.pools.jalapeno.count": "1",
+        "fleet.pools.jalapeno.count": "2",
         "fleet.pools.gb300.count": "0",
     }
     assert result["points"][0]["verdict"] == "infeasible"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from planner.optimize.reading import alike
 from planner.optimize.uncertain import Risk, uncertainty
 from planner.optimize.verify import Proof, misses_of, prove
 from planner.report.compare import compare
+from planner.report.plan_text import gap
 from planner.scenario import Scenario, load
 from planner.study.run import run
 from planner.study.sweep import sweep
@@ -333,3 +335,20 @@ def test_a_search_without_the_time_for_any_plan_says_what_to_raise(
         monkeypatch.setattr(Program, "solve", lambda *_, ended=ended, **__: ended)
         with pytest.raises(Infeasible, match=f"the search ended before it found any plan; raise {way_out}"):
             optimize(load(path), folder=folder)
+
+
+def test_a_search_without_the_time_for_a_bound_has_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    solve = Program.solve
+
+    def hurried(*given: Any, **named: Any) -> Answer:
+        found = solve(*given, **named)
+        return (
+            found if found.status != "optimal" else Answer("stopped", found.values, found.objective, is_timed_out=True)
+        )
+
+    monkeypatch.setattr(Program, "solve", hurried)
+    bare = Effort(has_fixed_fleets=False, has_reasons=False)
+    plan = optimize(scenario(TEXT, "run.seeds=1"), folder=folder, effort=bare).plan
+    assert plan is not None
+    assert (plan["stopped"], plan["bound"], plan["gap_frac"]) == (True, None, None)
+    assert gap(plan) == "how much better a plan could be by the surfaces the search had no time to say"
