@@ -180,7 +180,7 @@ def test_the_verified_plan_is_the_cheapest_fleet_that_passes_simulation(folder: 
         f"fleet.pools.h200.count.max={draw.randint(1, 2)}",
         f"fleet.pools.h100.deploy={FOURS}",
         f"fleet.pools.h200.deploy={FOURS}",
-        f"traffic.chat.rate={draw.randint(500, 1100)} req/s",
+        f"traffic.chat.rate={draw.randint(400, 800)} req/s",
         f"traffic.bulk.rate={draw.randint(20, 60)} req/s",
         "run.seeds=1",
         f"run.seed={seed}",
