@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from planner.fleet.processes import below
 from tests.commandline import ENTRY, ROOT
 
 SCENARIO = """
@@ -87,7 +88,7 @@ def children(pid: int) -> list[int]:
 
 def tree(pid: int) -> list[int]:
     """A process and all below it."""
-    return [pid, *(below for child in children(pid) for below in tree(child))]
+    return [pid, *below(pid)]
 
 
 def workers(node: Any) -> list[int]:

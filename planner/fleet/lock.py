@@ -17,6 +17,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from planner.errors import Fault, RunError
 from planner.fleet.storage import Folder
@@ -123,15 +124,13 @@ class Lock:
     def _is_mine(self) -> bool:
         if NAME not in self.folder.names():
             return False
-        return _token(self.folder.read(NAME)) == _token(self._mine)
+        return bool(_told(self.folder.read(NAME)).get("token") == _told(self._mine)["token"])
 
     def _held(self, said: bytes) -> Fault:
         who = "another planner"
-        try:
-            about = json.loads(said)
-            who = f"another planner, process {int(about['pid'])} on {str(about['host'])[:80]},"
-        except (ValueError, KeyError, TypeError):
-            pass
+        pid, host = _told(said).get("pid"), _told(said).get("host")
+        if isinstance(pid, int) and isinstance(host, str):
+            who = f"another planner, process {pid} on {host[:80]},"
         way_out = "wait for it, or choose another folder with -o"
         if not self.folder.is_local:
             way_out += f"; if it is gone, remove {self.folder}/{NAME}"
@@ -152,19 +151,18 @@ def _about_me() -> str:
     return json.dumps(me)
 
 
-def _token(said: bytes) -> str | None:
+def _told(said: bytes) -> dict[str, Any]:
+    """What a lock file says of its holder; empty where it cannot be read."""
     try:
-        return str(json.loads(said)["token"])
-    except (ValueError, KeyError, TypeError):
-        return None
+        about = json.loads(said)
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _is_here(said: bytes) -> bool:
     """Whether the holder is a process of this machine."""
-    try:
-        return bool(json.loads(said)["host"] == socket.gethostname())
-    except (ValueError, KeyError, TypeError):
-        return False
+    return bool(_told(said).get("host") == socket.gethostname())
 
 
 def _begun(pid: int) -> str | None:
@@ -177,13 +175,10 @@ def _begun(pid: int) -> str | None:
 
 def _is_gone(said: bytes) -> bool:
     """Whether the holder is a process of this machine that is no more."""
-    try:
-        about = json.loads(said)
-        pid, host, begun = int(about["pid"]), about["host"], about["begun"]
-    except (ValueError, KeyError, TypeError):
+    about = _told(said)
+    if not _is_here(said) or not isinstance(about.get("pid"), int) or "begun" not in about:
         return False
-    if host != socket.gethostname():
-        return False
+    pid, begun = about["pid"], about["begun"]
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,8 +22,8 @@ def below(pid: int) -> list[int]:
     return found
 
 
-def end_below(pid: int) -> None:
-    """End all of them at once."""
-    for each in below(pid):
+def end_below(pid: int, *, but: Collection[int] = ()) -> None:
+    """End all of them at once, those of `but` apart."""
+    for each in set(below(pid)) - set(but):
         with suppress(OSError):
             os.kill(each, signal.SIGKILL)

@@ -23,7 +23,7 @@ import ray.util.scheduling_strategies
 from planner.errors import CoreError, Fault, PlannerError, RunError
 from planner.fleet import parts, ray_work
 from planner.fleet.draws import Draw, DrawnFacts
-from planner.fleet.processes import end_below
+from planner.fleet.processes import below, end_below
 from planner.fleet.ray_address import check_answers, first_line, is_passing, last_line, package, refusal
 from planner.fleet.ray_work import Done, Note
 from planner.fleet.storage import Folder
@@ -275,6 +275,7 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
     if shipped is not None:
         options["runtime_env"] = {"py_modules": [shipped]}
     _hush()
+    others = below(os.getpid()) if address == "new" else []
     for n_left in reversed(range(TRIES)):
         ahead_s = _ahead_s()
         try:
@@ -284,7 +285,7 @@ def _connect(address: str, n_workers: int | None, shipped: str | None) -> None:
             return
         except KeyboardInterrupt:
             if address == "new":
-                end_below(os.getpid())  # what Ray has not finished to start it does not end either
+                end_below(os.getpid(), but=others)  # what Ray has not finished to start it does not end either
             raise
         except (Exception, SystemExit) as error:
             ray.shutdown()

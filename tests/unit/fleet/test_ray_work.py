@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import os
+import signal
+import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from planner.errors import RunError
 from planner.fleet import parts, ray_work
 from planner.fleet.draws import Draw
 from planner.fleet.executor import Simulation, Tally, items_to_do
+from planner.fleet.processes import below, end_below
 from planner.fleet.ray_address import _version, check_answers, refusal
 from planner.fleet.ray_work import Slice
 from planner.fleet.storage import Folder
@@ -131,6 +135,16 @@ def test_a_process_for_clients_that_dies_as_it_starts_is_tried_again(
         with pytest.raises(RunError, match=r"cannot be used: server failed\.; see the logs of its head"):
             ray_door._connect("ray://host:10001", None, None)
     assert len(tried) == n_tried
+
+
+def test_of_the_processes_below_those_that_were_there_before_are_left() -> None:
+    with subprocess.Popen(["sleep", "60"]) as before:
+        others = below(os.getpid())
+        with subprocess.Popen(["sleep", "60"]) as since:
+            end_below(os.getpid(), but=others)
+            assert since.wait(10) == -signal.SIGKILL
+            assert before.poll() is None
+        before.kill()
 
 
 def test_ports_that_are_none_are_refused_without_a_look() -> None:
