@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import FactError
 from planner.model.fit import Fit, Target, minimise, weights
 from planner.model.folds import folds
-from planner.model.points import POOLS, Points, number, place, steady, text_rows
+from planner.model.points import POOLS, Points, place, steady
 from planner.model.stacks import Level, design, effect, features
+from planner.model.text_table import text_table, with_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +37,7 @@ OPTIONAL = (
     "power_w",
     "j_per_output_token",
 )
+_TEXTS = ("task", "model", "precision", "chip")
 PROMPT_TOKENS = {"lm-arena-chat": 150.0, "gpqa": 250.0, "sourcegraph-fim": 400.0}
 OUTPUT_TOKENS = {"lm-arena-chat": 620.0, "gpqa": 5800.0, "sourcegraph-fim": 250.0}
 _OTHER_TASK = 200.0, 600.0
@@ -86,20 +87,20 @@ def read_energy(path: Path) -> Points:
     Raises:
         FactError: the file cannot be read, a column is missing, or a number is not one.
     """
-    rows = text_rows(path, NEEDED, (*NEEDED, *OPTIONAL), "energy points")
-    points = place([_row(row, line, path) for line, row in rows])
+    table = text_table(path, "energy points", NEEDED, (*NEEDED, *OPTIONAL))
+    table = with_numbers(table, path, [name for name in (*NEEDED, *OPTIONAL) if name not in _TEXTS])
+    points = place([_row(row, ix) for ix, row in enumerate(table.iter_rows(named=True))])
     for row in points.rows:
         row["kind"] = "mixture" if points.models.get(row["model"], {}).get("moe") else "dense"
     return points
 
 
-def _row(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:
-    value = partial(number, row, line=line, path=path)
+def _row(row: Mapping[str, Any], ix: int) -> dict[str, Any]:
     task, precision = row["task"] or "-", row["precision"] or ""
-    chips, dp = value("chips"), value("dp") or 1.0
-    measured = {name: value(name) for name in OPTIONAL[3:]}
+    chips, dp = row.get("chips"), row.get("dp") or 1.0
+    measured = {name: row.get(name) for name in OPTIONAL[3:]}
     return {
-        "point": str(line - 2),
+        "point": str(ix),
         "deployment": "/".join(str(row[name]) for name in ("task", "model", "precision", "chip", "chips")),
         "model": _model_name(row["model"] or ""),
         "chip": row["chip"],
@@ -110,8 +111,8 @@ def _row(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]
         "task": task,
         "clean": True,
         "isl_mean": PROMPT_TOKENS.get(task, _OTHER_TASK[0]),
-        "osl_mean": value("avg_output_tokens") or OUTPUT_TOKENS.get(task, _OTHER_TASK[1]),
-        "concurrency": value("avg_batch") or value("max_num_seqs"),
+        "osl_mean": row.get("avg_output_tokens") or OUTPUT_TOKENS.get(task, _OTHER_TASK[1]),
+        "concurrency": row.get("avg_batch") or row.get("max_num_seqs"),
         "chips": chips,
         "n_chips": int(chips or 0),
         "kind": "",

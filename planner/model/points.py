@@ -21,6 +21,7 @@ from planner import core
 from planner.errors import FactError, Fault, near
 from planner.facts import catalog
 from planner.model.spec import deployment_spec
+from planner.model.text_table import text_table, with_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,7 @@ OPTIONAL = ("point", "deployment", "harness", "measured_on", "clean", "ttft_ms",
 MEASURED = ("ttft_ms", "tpot_ms")
 SERVER_BATCH = 1024
 _INFINITE = float("inf")
+_NUMBERS = (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *DRAFTS, *MEASURED)
 _TEXTS = ("point", "deployment", "model", "chip", "backend", "precision", "mode", "harness", "measured_on")
 
 
@@ -83,62 +85,32 @@ def read_points(path: Path) -> Points:
     Raises:
         FactError: the file cannot be read, a column is missing, or a number is not one.
     """
-    known = (*NEEDED, *POOLS["agg"], *POOLS["disagg"], *OPTIONAL)
-    return place([_typed(row, line, path) for line, row in text_rows(path, NEEDED, known, "points")])
-
-
-def text_rows(
-    path: Path, needed: Sequence[str], known: Sequence[str], what: str
-) -> Iterator[tuple[int, Mapping[str, str | None]]]:
-    """The rows of a CSV file as text, each with its line; `what` it holds and the columns `known`, for messages.
-
-    Raises:
-        FactError: the file cannot be read, or a needed column is missing.
-    """
-    import polars as pl
-
+    table = text_table(path, "points", NEEDED, (*NEEDED, *POOLS["agg"], *POOLS["disagg"], *OPTIONAL))
+    faults: list[Fault] = []
+    if "measured_on" in table.columns:
+        faults.extend(_undated(table["measured_on"].to_list(), path))
     try:
-        table = pl.read_csv(path, infer_schema_length=0)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise FactError(
-            Fault(f"cannot read the {what}: {error}", "give a CSV file with a header", file=str(path))
-        ) from None
-    has = f"{what} have {', '.join(known)}"
-    missing = [name for name in needed if name not in table.columns]
-    if missing:
-        raise FactError(*(Fault(f"no column '{name}'", has, file=str(path)) for name in missing))
-    yield from enumerate(table.iter_rows(named=True), start=2)
+        table = with_numbers(table, path, _NUMBERS)
+    except FactError as error:
+        faults.extend(error.faults)
+    if faults:
+        raise FactError(*faults)
+    return place([_row(row) for row in table.iter_rows(named=True)])
 
 
-def number(row: Mapping[str, str | None], name: str, line: int, path: Path) -> float | None:
-    """A value of a row; None where it is empty. Raises `FactError` where it is no number."""
-    text = row.get(name)
-    try:
-        return float(text) if text else None
-    except ValueError:
-        raise FactError(
-            Fault(
-                f"'{text}' is not a number",
-                "write plain digits, or leave the cell empty",
-                path=name,
-                file=str(path),
-                line=line,
-            )
-        ) from None
-
-
-def _typed(row: Mapping[str, str | None], line: int, path: Path) -> dict[str, Any]:
-    """One row with numbers as numbers; what a table does not have is None."""
-    typed: dict[str, Any] = {name: row.get(name) or None for name in _TEXTS}
-    if typed["measured_on"]:
+def _undated(texts: Sequence[str | None], path: Path) -> Iterator[Fault]:
+    for line, text in enumerate(texts, start=2):
         try:
-            datetime.datetime.fromisoformat(str(typed["measured_on"]))
+            datetime.datetime.fromisoformat(text or "2026-01-01")
         except ValueError:
-            what, out = f"'{typed['measured_on']}' is not a date", "write 2026-03-18, or leave the cell empty"
-            raise FactError(Fault(what, out, path="measured_on", file=str(path), line=line)) from None
+            what, out = f"'{text}' is not a date", "write 2026-03-18, or leave the cell empty"
+            yield Fault(what, out, path="measured_on", file=str(path), line=line)
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """One row; what a table does not have is None."""
+    typed: dict[str, Any] = {name: row.get(name) for name in (*_TEXTS, *_NUMBERS)}
     typed["clean"] = str(row.get("clean") or "true").lower() in {"true", "1", "yes"}
-    for name in (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *DRAFTS, *MEASURED):
-        typed[name] = number(row, name, line, path)
     return typed
 
 

@@ -51,7 +51,7 @@ def test_an_eight_bit_cache_beside_eight_bit_weights(tmp_path: Path) -> None:
         (",1,1,,", ",4,8,,", "attention_dp 8: chips must be a multiple of it, not 4"),
         (",1,1,,", ",1.5,0,,", "chips 1.5, attention_dp 0: must be whole and positive"),
         (",4,1,1,", ",inf,1,1,", "concurrency must be positive"),
-        (",4,1,1,", ",nan,1,1,", "concurrency must be positive"),
+        (",4,1,1,", ",nan,1,1,", "no concurrency"),
     ],
 )
 def test_a_row_that_cannot_be_placed_says_why(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -65,6 +65,18 @@ def test_a_missing_column_and_a_word_for_a_number(tmp_path: Path) -> None:
         points(tmp_path, head=HEAD.replace("concurrency,", ""))
     with pytest.raises(FactError, match=r"points.csv:2: concurrency: 'many' is not a number"):
         points(tmp_path, AGG.format(c="many"))
+
+
+def test_every_cell_that_is_no_number_or_date_is_told_at_once(tmp_path: Path) -> None:
+    head = HEAD.replace("ttft_ms", "measured_on,ttft_ms")
+    rows = [AGG.format(c=c).replace("true,60", f"true,{day},60") for c, day in ((4, "soon"), ("a", ""), ("b", ""))]
+    with pytest.raises(FactError) as error:
+        points(tmp_path, *rows, AGG.format(c=4).replace("true,60", "true,,x"), head=head)
+    assert [(fault.path, fault.line, fault.what) for fault in error.value.faults] == [
+        ("measured_on", 2, "'soon' is not a date"),
+        ("concurrency", 3, "'a' is not a number (2 rows)"),
+        ("ttft_ms", 5, "'x' is not a number"),
+    ]
 
 
 def test_a_date_moves_the_time_between_tokens_and_nothing_else(tmp_path: Path) -> None:

@@ -220,10 +220,40 @@ def test_files_that_cannot_be_used_say_why(tmp_path: Path) -> None:
         read_lifecycles(*files(tmp_path, [ROW], engine_kwargs=KWARGS | {"gpu_memory_utilization": 1.5}))
     table, meta = files(tmp_path, [ROW])
     table.write_text("queued_s,input_tokens\n0.0,1\n")
-    with pytest.raises(FactError, match="has no column scheduled_s, first_token_s, last_token_s, output_tokens"):
+    with pytest.raises(FactError, match="no column 'scheduled_s', 'first_token_s', 'last_token_s', 'output_tokens'"):
         read_lifecycles(table, meta)
-    with pytest.raises(FactError, match="cannot be read"):
-        read_lifecycles(tmp_path / "none.csv", meta)
+
+
+def test_faults_of_both_files_are_told_together(tmp_path: Path) -> None:
+    setup = tmp_path / "m.json"
+    setup.write_text('{"engine_kwargs":\n')
+    with pytest.raises(FactError) as error:
+        read_lifecycles(tmp_path / "none.csv", setup)
+    table, meta = map(str, error.value.faults)
+    assert table.startswith(f"{tmp_path}/none.csv: cannot read the requests: No such file or directory; give a CSV")
+    assert meta.startswith(f"{setup}:2:1: is not JSON")
+    with pytest.raises(FactError, match=r"here\.json: cannot be read: No such file or directory; --meta is the JSON"):
+        read_lifecycles(files(tmp_path, [ROW])[0], tmp_path / "here.json")
+
+
+def test_each_column_that_is_spoilt_is_told_with_its_line(tmp_path: Path) -> None:
+    rows = [ROW, "b,x,0.0,0.1,0.2,100,5,0", "c,0.0,inf,0.1,0.2,100,-5,0", "d,0.0,0.0,0.1,0.2,100,5.5,0"]
+    table, meta = files(tmp_path, rows)
+    with pytest.raises(FactError) as error:
+        read_lifecycles(table, meta)
+    assert [(fault.path, fault.line, fault.what) for fault in error.value.faults] == [
+        ("queued_s", 3, "'x' is not a time in seconds"),
+        ("scheduled_s", 4, "'inf' is not a time in seconds"),
+        ("output_tokens", 4, "'-5' is not a whole number of tokens (2 rows)"),
+    ]
+
+
+def test_a_request_without_an_end_is_left_out_however_that_is_written(tmp_path: Path) -> None:
+    """Tables with gaps have whole numbers as 5.0, and nan or nothing where there is none."""
+    rows = ["a,0.0,0.0,0.1,0.2,100.0,5.0,0", "b,0.0,0.0,nan,,100.0,nan,0", "c,0.0,0.0,0.1,0.2,100,None,0"]
+    run = read_lifecycles(*files(tmp_path, rows))
+    assert (run.requests.height, run.n_left_out) == (1, 2)
+    assert run.requests["output_tokens"].to_list() == [5]
 
 
 def test_what_is_not_asked_for_is_what_the_engine_resolved(tmp_path: Path) -> None:
