@@ -67,7 +67,7 @@ class Sim:
         """Work through up to `budget` events; returns simulated nanoseconds, events so far, and whether it is done."""
 
     def take(self, what: str) -> Table:
-        """A table of the finished run: classes, class_windows, placed, work, sketches, requests or timeline."""
+        """Of the finished run: classes, class_windows, placed, work, sketches, requests, timeline or batches."""
 
 def plan(spec: bytes) -> str:
     """What a deployment takes and holds, as JSON."""

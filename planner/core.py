@@ -245,6 +245,7 @@ def simulate_cell(
             requests=_frame(sim.take("requests")) if spec.get("keep_requests") else None,
             n_events=n_events,
             timeline=_frame(sim.take("timeline")) if spec.get("timeline_rows") else None,
+            batches=_frame(sim.take("batches")) if spec.get("batches") else None,
         )
     except _core.EngineError as error:
         raise _translate(error) from None

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from planner import core
+from planner.fleet import batched
 from tests.cells import Hashes
 from tests.deployments import blocks, requests
 from tests.reference import Request, Simulation
@@ -30,9 +31,16 @@ def check(
     sessions: list[int] | None = None,
     hashes: Hashes | None = None,
 ) -> Simulation:
-    """Simulate both ways; every table has to be equal."""
+    """Simulate both ways; every table has to be equal. Batches change nothing but that they are there."""
     oracle = Simulation(spec, rows, links, sessions, hashes).run()
-    got = core.simulate(spec, requests(rows, links, sessions), None if hashes is None else blocks(hashes))
+    batches = {"first_ns": spec["warmup_ns"], "each_ns": max(1, (spec["length_ns"] - spec["warmup_ns"]) // 4), "n": 3}
+    plain, got = (
+        core.simulate(each, requests(rows, links, sessions), None if hashes is None else blocks(hashes))
+        for each in (spec, spec | {"batches": batches})
+    )
+    assert plain.sketches.equals(got.sketches)
+    assert plain.batches is None
+    check_batches(got, oracle, batches)
     check_requests(got, oracle)
     check_classes(got, oracle)
     check_work(got, oracle)
@@ -113,6 +121,31 @@ def check_work(got: core.SimTables, oracle: Simulation) -> None:
     assert windows.keys() == oracle.windows.keys()
     for key, row in windows.items():
         assert row == as_table(oracle.windows[key])
+
+
+def check_batches(got: core.SimTables, oracle: Simulation, of: dict[str, int]) -> None:
+    """What each batch has of values and counts: a request by when it came, a gap by when it ended."""
+    assert got.batches is not None
+    n_classes = len(oracle.spec["classes"])
+    found: dict[tuple[int, int, str], Counter[int]] = defaultdict(Counter)
+    exact: dict[tuple[int, int, str], bool] = {}
+    for row in got.batches.iter_rows(named=True):
+        batch, klass = divmod(row["class_ix"], n_classes)
+        key = (batch, klass, (*core.METRICS, *batched.COUNTS)[row["metric_ix"]])
+        found[key][row["key_ns"]] += row["count"]
+        exact[key] = not row["is_bucket"]
+    for batch in range(of["n"]):
+        begin = of["first_ns"] + batch * of["each_ns"]
+        inside = range(begin, begin + of["each_ns"])
+        for klass in range(n_classes):
+            for metric_ix, metric in enumerate(core.METRICS):
+                values = [value for at, value in oracle.when[klass, metric_ix] if at in inside]
+                assert found[batch, klass, metric] == Counter(
+                    values if exact.get((batch, klass, metric)) else map(bucket, values)
+                )
+            for what in batched.COUNTS:
+                n = sum(n for at, n in oracle.counted[klass, what] if at in inside)
+                assert found[batch, klass, what].total() == n
 
 
 def check_sketches(got: core.SimTables, oracle: Simulation) -> None:

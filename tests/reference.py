@@ -67,6 +67,10 @@ class Simulation:
         self.span: dict[int, Counter[str]] = defaultdict(Counter)
         self.values: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         self.sums_fs: Counter[tuple[int, int, int]] = Counter()
+        self.when: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(
+            list
+        )  # by class and metric: (time, value)
+        self.counted: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)  # by class and what: (time, n)
         self.most_live = 0
         self.router = Router(self)
         self.operation = Operation(self)
@@ -303,6 +307,7 @@ class Simulation:
         if self.is_chained and seq.session is not None and is_done and is_task and self.warmup <= begin < self.length:
             key = (seq.klass, pool, METRICS.index("task"))
             self.values[key].append(now - begin + seq.away)
+            self.when[seq.klass, key[2]].append((begin, now - begin + seq.away))
             self.sums_fs[key] += (now - begin + seq.away) * FS_PER_NS
 
     # Handing over
@@ -383,10 +388,15 @@ class Simulation:
             self.class_windows[seq.klass, at // self.width][what] += n
         self.counts[seq.klass][what] += n
         self.counts[seq.klass]["span_" + what] += n * seq.in_span
+        if seq.in_span:
+            self.counted[seq.klass, what].append((seq.arrival, n))
 
-    def add_value(self, seq: Seq, pool: int, metric: str, ns: int, fs: int | None = None) -> None:
+    def add_value(
+        self, seq: Seq, pool: int, metric: str, ns: int, fs: int | None = None, at: int | None = None
+    ) -> None:
         if seq.in_span:
             key = (seq.klass, pool, METRICS.index(metric))
+            self.when[seq.klass, key[2]].append((seq.arrival if at is None else at, ns))
             self.values[key].append(ns)
             self.sums_fs[key] += ns * FS_PER_NS if fs is None else fs
 

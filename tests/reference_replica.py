@@ -205,7 +205,7 @@ class Replica:
         """`n` tokens that come together, after one gap."""
         if seq.times:
             seq.gaps.append(gap)
-            self.sim.add_value(seq, self.pool, "itl", gap, gap_fs)
+            self.sim.add_value(seq, self.pool, "itl", gap, gap_fs, at=now)
         elif seq.first is None:
             seq.first = now
             self.sim.add_value(seq, self.pool, "ttft", now - seq.arrival + seq.away)

@@ -4,8 +4,9 @@ Means of long batches are nearly independent, so the figure of the whole run has
 sqrt(n), with s the spread of the n batches' figures (method of batch means: Law, Simulation Modeling and Analysis,
 9.5.3; Schmeiser 1982 for 10 to 30 batches). Batches are made of whole windows. A quantile of latency is that of the
 whole run, with the spread of the batches' own quantiles (batch quantiles: Seila, Management Science 28, 1982, 899-912),
-where a batch has at least `LEAST_BEYOND` requests beyond it. What neither windows nor rows of requests tell, gaps
-between tokens, tasks and peaks, has no interval; several seeds give it one.
+where a batch has at least `LEAST_BEYOND` requests beyond it. A request is of the batch in which it came, a task of that
+in which it began, a gap between tokens of that in which it ended. Gaps are many, but a long step is one for all that
+wait for it, so requests are counted for them, too. Peaks have no interval; several seeds give them one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Tree = dict[str, Any]
 N_BATCHES = (20, 10)
 """How many batches there are: the first number that the run has windows for; with fewer there is no interval."""
 LEAST_BEYOND = 5
-"""A batch tells a quantile where so many of its requests are expected beyond it."""
+"""A batch tells a quantile where so many of its requests, or tasks, are expected beyond it."""
 _RATE_UNITS = frozenset({"req/s", "tok/s", "tok/s/chip", "USD/h", "USD/Mtok", "J/token", "kgCO2e/Mtok"})
 _SHARES = frozenset({"attainment_frac", "busy_frac", "mfu_frac", "mbu_frac", "kv_frac"})
 _TOTAL_UNITS = frozenset({"kWh", "kgCO2e"})
@@ -43,7 +44,7 @@ class Batch:
     """A stretch of a run as a run of its own."""
 
     seed: SeedRun
-    """Its requests by class; the sketches are those of the rows that were read, or empty."""
+    """Its requests by class; the sketches are its own, or empty."""
     span: Span
     works: tuple[dict[str, float], ...]
     """Its work by pool."""
@@ -72,7 +73,7 @@ def places(span: Span) -> list[range]:
 
 
 def _with_latencies(one: SeedRun, ix: int) -> SeedRun:
-    """A batch with the latencies of its requests, where their rows were read."""
+    """A batch with the latencies of its requests, where they were told apart."""
     import polars as pl
 
     if one.sim.batches is None:
@@ -91,19 +92,21 @@ def told(classes: Tree, whole: Tree, share: float) -> Tree:
 
     `whole` are those of the run, of which a batch has the `share`.
     """
-    return {name: _told(figures, whole[name]["offered"] * share) for name, figures in classes.items()}
+    return {name: _told(figures, whole[name], share) for name, figures in classes.items()}
 
 
-def _told(figures: Tree, n: float) -> Tree:
-    def is_told(label: str) -> bool:
+def _told(figures: Tree, whole: Tree, share: float) -> Tree:
+    def is_told(metric: str, label: str) -> bool:
         quantile = latency.QUANTILES[label]
+        n = whole["tasks" if metric == "task" else "offered"] * share
         return quantile is None or n * min(quantile, 1 - quantile) >= LEAST_BEYOND
 
     kept = dict(figures)
-    for metric in (f"{name}_s" for name in latency.METRICS):
-        kept[metric] = {label: value if is_told(label) else None for label, value in figures[metric].items()}
+    for metric in latency.METRICS:
+        values = figures[f"{metric}_s"].items()
+        kept[f"{metric}_s"] = {label: value if is_told(metric, label) else None for label, value in values}
     kept["limits"] = [
-        limit if is_told(limit["quantile"]) else limit | {"value": None, "margin_frac": None}
+        limit if is_told(limit["metric"], limit["quantile"]) else limit | {"value": None, "margin_frac": None}
         for limit in figures["limits"]
     ]
     return kept

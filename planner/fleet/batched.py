@@ -1,13 +1,12 @@
-"""Latencies of a run's batches: a sketch of each, made of the rows of its requests where they were simulated.
+"""Latencies of a run's batches, as the core has them: what to ask it for, and what they say.
 
-One long run has an interval by its batches (`aggregate/batches.py`), and a quantile is no sum of windows. So the core
-keeps a row a request, the rows become sketches of their batch, and only these leave the cell. They merge as all
-sketches do: what would be the class of a row is here its class and batch, and two further metrics count requests.
+One long run has an interval by its batches (`aggregate/batches.py`), and a quantile is no sum of windows: the core
+keeps a sketch of each batch. They merge as all sketches do: what would be a class is here a class and a batch, and
+behind the metrics come counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from planner import core
@@ -15,70 +14,36 @@ from planner import core
 if TYPE_CHECKING:
     import polars as pl
 
-MOST_REQUESTS = 2_000_000
-"""Of a cell; with more their rows would take too much memory, about 150 bytes each."""
-METRICS = ("ttft", "tpot", "e2e", "queue")
-"""What a row of a request tells."""
-OFFERED, SINGLE = len(core.METRICS), len(core.METRICS) + 1
-"""In place of a metric: requests that were offered in a batch, and those of them with one output token."""
+MOST_SKETCHES = 100_000
+"""Of a cell, so that they take no more than some 100 MB; with more classes, pools and batches there are none."""
+COUNTS = ("offered", "single_token", "tasks")
+"""What is counted of each batch, in the order in which it comes behind the metrics."""
 
 
-def plan(*, first_ns: int, each_ns: int, n: int, n_classes: int) -> dict[str, int]:
-    """What `sketches` needs, beside the spec that the core sees."""
-    return {"first_ns": first_ns, "each_ns": each_ns, "n": n, "n_classes": n_classes}
+def plan(*, first_ns: int, each_ns: int, n: int, n_classes: int, n_pools: int) -> dict[str, int] | None:
+    """What the core is asked for; None where it would be too much."""
+    if n * n_classes * n_pools * len(core.METRICS) > MOST_SKETCHES:
+        return None
+    return {"first_ns": first_ns, "each_ns": each_ns, "n": n}
 
 
-def sketches(requests: pl.DataFrame, of: Mapping[str, int]) -> pl.DataFrame:
-    """The sketches of each class in each batch, `class_ix` being batch x classes + class."""
+def of_first(found: pl.DataFrame, n_classes: int, n_all: int) -> pl.DataFrame:
+    """The sketches of the first `n_classes` of `n_all` classes alone."""
     import polars as pl
 
-    batch = (pl.col("arrival_ns").cast(pl.Int64) - of["first_ns"]) // of["each_ns"]
-    own = requests.filter((pl.col("class_ix") < of["n_classes"]) & (batch >= 0) & (batch < of["n"])).with_columns(
-        class_ix=(batch * of["n_classes"] + pl.col("class_ix")).cast(pl.UInt16)
-    )
-    gaps = pl.col("output_tokens").cast(pl.Int64) - 1
-    decode = pl.col("end_ns").cast(pl.Int64) - pl.col("first_token_ns").cast(pl.Int64)
-    arrival = pl.col("arrival_ns").cast(pl.Int64)
-    values = {
-        "ttft": pl.col("first_token_ns").cast(pl.Int64) - arrival,
-        "tpot": pl.when(gaps > 0).then((decode + gaps // 2) // gaps),
-        "e2e": pl.col("end_ns").cast(pl.Int64) - arrival,
-        "queue": pl.col("start_ns").cast(pl.Int64) - arrival,
-    }
-    found = []
-    for name in METRICS:  # one after the other: many rows become few
-        rows = _rows(own.select("class_ix", key_ns=values[name]).drop_nulls(), core.METRICS.index(name))
-        found.append(core.merged_sketches([rows]))
-    for code, counted in ((OFFERED, own), (SINGLE, own.filter(gaps == 0, pl.col("end_ns").is_not_null()))):
-        counts = counted.group_by("class_ix").agg(count=pl.len()).sort("class_ix")
-        found.append(_rows(counts.with_columns(key_ns=0), code))
-    return core.merged_sketches(found)
-
-
-def _rows(values: pl.DataFrame, metric_ix: int) -> pl.DataFrame:
-    """Values in nanoseconds, once or as often as they `count`, as the core's sketches have them."""
-    import polars as pl
-
-    key = pl.col("key_ns").cast(pl.UInt64)
-    return values.select(
-        "class_ix",
-        pool_ix=pl.lit(0, pl.UInt16),
-        metric_ix=pl.lit(metric_ix, pl.UInt16),
-        is_bucket=pl.lit(0, pl.UInt16),
-        key_ns=key,
-        count=pl.col("count").cast(pl.UInt64) if "count" in values.columns else pl.lit(1, pl.UInt64),
-        sum_s=key // 10**9,
-        sum_fs=key % 10**9 * 10**6,
-    )
+    place = pl.col("class_ix")
+    own = place // n_all * n_classes + place % n_all
+    return found.filter(place % n_all < n_classes).with_columns(own.cast(found.schema["class_ix"]))
 
 
 def of_batch(found: pl.DataFrame, ix: int, n_classes: int) -> tuple[pl.DataFrame, dict[str, list[int]]]:
-    """The sketches of one batch by class, and by class the requests: `offered`, and `single_token`."""
+    """The sketches of one batch by class, and by class what it counted."""
     import polars as pl
 
     own = found.filter(pl.col("class_ix") // n_classes == ix).with_columns(pl.col("class_ix") % n_classes)
+    n_metrics = len(core.METRICS)
     counts: dict[str, list[int]] = {}
-    for name, code in (("offered", OFFERED), ("single_token", SINGLE)):
+    for code, name in enumerate(COUNTS, start=n_metrics):
         rows: dict[Any, int] = dict(own.filter(pl.col("metric_ix") == code).select("class_ix", "count").iter_rows())
         counts[name] = [rows.get(class_ix, 0) for class_ix in range(n_classes)]
-    return own.filter(pl.col("metric_ix") < OFFERED), counts
+    return own.filter(pl.col("metric_ix") < n_metrics), counts

@@ -25,7 +25,7 @@ LEAST_FRAC = 0.1
 """A rest shorter than this part of a stretch goes to the stretch before it."""
 SPAN = 2**64 - 1
 """The `window_ix` of the row of work that is of the whole measured span (`core_rs/engine/src/table/exact.rs`)."""
-_OURS = ("batches", "stretch")
+_OURS = ("stretch",)
 """Of a spec, what the core does not see."""
 _KEYS = ("deployment_ix", "window_ix")
 
@@ -124,23 +124,19 @@ def simulate_cell(
     progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> core.CellTables:
-    """As `core.simulate_cell`; of a stretch of time only what it counts, with the sketches of its batches."""
+    """As `core.simulate_cell`; of a stretch of time only what it counts."""
     asked = {key: value for key, value in spec.items() if key not in _OURS}
-    batches = spec.get("batches")
-    if batches:
-        asked["keep_requests"] = True
     tables = core.simulate_cell(asked, frame, blocks, progress=progress, is_cancelled=is_cancelled)
     if "stretch" in spec:
-        tables = trimmed(tables, spec["stretch"], spec["window_ns"])
-    if batches:
-        assert tables.requests is not None
-        found = batched.sketches(tables.requests, batches)
-        tables = replace(tables, batches=found, requests=tables.requests if spec["keep_requests"] else None)
+        tables = trimmed(tables, spec["stretch"], spec["window_ns"], len(spec["classes"]))
     return tables
 
 
-def trimmed(tables: core.CellTables, of: Mapping[str, Any], window_ns: int) -> core.CellTables:
-    """What a stretch counts of what was simulated: its own requests, and the work of its own time."""
+def trimmed(tables: core.CellTables, of: Mapping[str, Any], window_ns: int, n_classes: int) -> core.CellTables:
+    """What a stretch counts of what was simulated: its own requests, and the work of its own time.
+
+    `n_classes` are all, those of shadows too.
+    """
     import polars as pl
 
     is_own = pl.col("class_ix") < of["n_classes"]
@@ -155,6 +151,7 @@ def trimmed(tables: core.CellTables, of: Mapping[str, Any], window_ns: int) -> c
         sketches=tables.sketches.filter(is_own),
         requests=None if kept is None else kept.filter(is_own),
         timeline=None if tables.timeline is None else tables.timeline.filter(_in_time(of)),
+        batches=None if tables.batches is None else batched.of_first(tables.batches, of["n_classes"], n_classes),
     )
 
 

@@ -185,14 +185,16 @@ def _spec(each: Asked, facts: DrawnFacts | None) -> dict[str, Any]:
     if each.keeps_timeline:
         spec["timeline_rows"] = MAX_SPANS
     if facts is not None and each.has_batches and each.scenario.run.seeds == 1:
-        few = max(facts.n_requests, default=0) <= batched.MOST_REQUESTS
         span = Span(spec["warmup_ns"], spec["length_ns"], spec["window_ns"])
         found = batches.places(span)
-        if few and found:
-            each_ns = len(found[0]) * span.window_ns
-            first_ns = found[0].start * span.window_ns
-            n_classes = len(spec["classes"])
-            spec["batches"] = batched.plan(first_ns=first_ns, each_ns=each_ns, n=len(found), n_classes=n_classes)
+        if found:
+            spec["batches"] = batched.plan(
+                first_ns=found[0].start * span.window_ns,
+                each_ns=len(found[0]) * span.window_ns,
+                n=len(found),
+                n_classes=2 * len(spec["classes"]),  # with those of shadows (`stretches`)
+                n_pools=spec["n_pools"],
+            )
     return spec
 
 

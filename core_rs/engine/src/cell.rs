@@ -136,7 +136,7 @@ impl Sim {
             operation,
             link: Link::new(spec.link),
             queue: IndexedHeap::new(replicas.len()),
-            classes: spec.classes.iter().map(|_| ClassMeter::new(spec.n_pools)).collect(),
+            classes: spec.classes.iter().map(|_| ClassMeter::new(spec.n_pools, spec.batches)).collect(),
             meters: vec![DeploymentMeter::default(); deployments.len()],
             deployments,
             deployment_of,

@@ -1,11 +1,12 @@
 //! What the simulation counts of its requests: counters and latency sketches by class.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use crate::batches::{Batches, Latencies};
+use crate::leg::Leg;
 use crate::meter::{Between, Clock};
 use crate::request::{Fate, Request};
-use crate::sketch::Sketch;
-use crate::step::Line;
 
 /// A latency metric; the order is the code that crosses the border.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -72,21 +73,28 @@ impl ClassWindow {
 }
 
 /// The account of one class. What is counted is in its windows once it is settled.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ClassMeter {
     pub all: ClassCount,
     pub span: ClassCount,
     pub windows: BTreeMap<u64, ClassWindow>,
-    /// By pool and metric, of requests that arrived in the measured span.
-    pub sketches: Vec<[Sketch; N_METRICS]>,
+    /// Of requests that arrived in the measured span.
+    pub latencies: Latencies,
     /// What happened last, all of it between the same two cuts.
     open: Between,
     last: ClassWindow,
 }
 
 impl ClassMeter {
-    pub fn new(n_pools: usize) -> Self {
-        Self { sketches: vec![Default::default(); n_pools], ..Self::default() }
+    pub fn new(n_pools: usize, batches: Option<Batches>) -> Self {
+        Self {
+            all: ClassCount::default(),
+            span: ClassCount::default(),
+            windows: BTreeMap::new(),
+            latencies: Latencies::new(n_pools, batches),
+            open: Between::default(),
+            last: ClassWindow::default(),
+        }
     }
 
     fn counts(&mut self, in_span: bool, each: impl Fn(&mut ClassCount)) {
@@ -121,6 +129,9 @@ impl ClassMeter {
             c.output_tokens += u64::from(output_tokens);
         });
         self.window(clock, t_ns).offered += 1;
+        if in_span {
+            self.latencies.count(t_ns, |c| c.offered += 1);
+        }
     }
 
     /// A request ended at `t_ns` without having been completed.
@@ -152,19 +163,25 @@ impl ClassMeter {
         self.window(clock, t_ns).lost += 1;
     }
 
-    /// A chain begins.
-    pub fn add_chain(&mut self, in_span: bool) {
+    /// A chain begins at `begin_ns`.
+    pub fn add_chain(&mut self, begin_ns: u64, in_span: bool) {
         self.counts(in_span, |c| c.tasks += 1);
+        if in_span {
+            self.latencies.count(begin_ns, |c| c.tasks += 1);
+        }
     }
 
-    /// The rest of a chain is not sent: it is none.
-    pub fn cut_chain(&mut self, in_span: bool) {
+    /// The rest of a chain that began at `begin_ns` is not sent: it is none.
+    pub fn cut_chain(&mut self, begin_ns: u64, in_span: bool) {
         self.counts(in_span, |c| c.tasks -= 1);
+        if in_span {
+            self.latencies.count(begin_ns, |c| c.tasks -= 1);
+        }
     }
 
     /// A chain that began in the measured span is done, on `pool`.
-    pub fn add_task(&mut self, pool: usize, task_ns: u64) {
-        self.sketches[pool][Metric::Task as usize].add(task_ns);
+    pub fn add_task(&mut self, pool: usize, begin_ns: u64, task_ns: u64) {
+        self.latencies.add(pool, Metric::Task, begin_ns, task_ns);
     }
 
     /// A request ended at `end_ns` on `pool`; its limits say whether it attained.
@@ -187,32 +204,34 @@ impl ClassMeter {
         window.completed += 1;
         window.attained += u64::from(attained);
         if request.in_span {
-            let sketches = &mut self.sketches[pool];
-            if let Some(tpot_ns) = (decode_ns + gaps / 2).checked_div(gaps) {
-                sketches[Metric::Tpot as usize].add(tpot_ns);
+            let came_ns = request.arrival_ns;
+            match (decode_ns + gaps / 2).checked_div(gaps) {
+                Some(tpot_ns) => self.latencies.add(pool, Metric::Tpot, came_ns, tpot_ns),
+                None => self.latencies.count(came_ns, |c| c.single_token += 1),
             }
-            sketches[Metric::E2e as usize].add(request.waited_ns(end_ns));
+            self.latencies.add(pool, Metric::E2e, came_ns, request.waited_ns(end_ns));
         }
     }
 
     /// The first token of a request of the measured span.
     pub fn add_first_token(&mut self, pool: usize, request: &Request) {
-        self.sketches[pool][Metric::Ttft as usize].add(request.waited_ns(request.first_token_ns));
+        self.latencies.add(pool, Metric::Ttft, request.arrival_ns, request.waited_ns(request.first_token_ns));
     }
 
     /// A request of the measured span joined its first step.
     pub fn add_start(&mut self, pool: usize, request: &Request) {
-        self.sketches[pool][Metric::Queue as usize].add(request.start_ns - request.arrival_ns);
+        self.latencies.add(pool, Metric::Queue, request.arrival_ns, request.start_ns - request.arrival_ns);
     }
 
-    /// Gaps between tokens: `weight` sequences of the measured span went through steps `from..to`.
-    pub fn add_gaps(&mut self, pool: usize, time_fs: Line, from: u64, to: u64, weight: u64) {
-        self.sketches[pool][Metric::Itl as usize].add_run(time_fs, from, to, weight);
+    /// Gaps between tokens: `weight` sequences of the measured span went through steps of a leg, `between_ns` the end
+    /// of the one before them and that of their last.
+    pub fn add_gaps(&mut self, pool: usize, leg: &Leg, steps: Range<u64>, between_ns: (u64, u64), weight: u64) {
+        self.latencies.add_gaps(pool, leg, steps, between_ns, weight);
     }
 
-    /// One gap that was not a single step: a preemption lay in it.
-    pub fn add_gap(&mut self, pool: usize, gap_ns: u64) {
-        self.sketches[pool][Metric::Itl as usize].add(gap_ns);
+    /// One gap, to a token at `end_ns`, that was not a single step: a preemption lay in it.
+    pub fn add_gap(&mut self, pool: usize, end_ns: u64, gap_ns: u64) {
+        self.latencies.add_gap(pool, end_ns, gap_ns);
     }
 }
 

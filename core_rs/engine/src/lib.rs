@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agenda;
+pub mod batches;
 pub mod blocks;
 pub mod cell;
 pub mod chip;

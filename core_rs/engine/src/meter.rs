@@ -121,10 +121,12 @@ pub struct DeploymentMeter {
 
 impl DeploymentMeter {
     /// Count a stretch of steps, cut at window edges; a step belongs to where it ends, busy time to where it passes.
-    pub fn add_stretch(&mut self, clock: &Clock, stretch: &Stretch<'_>) {
+    /// Returns where the stretch begins and ends.
+    pub fn add_stretch(&mut self, clock: &Clock, stretch: &Stretch<'_>) -> (u64, u64) {
         let leg = stretch.leg;
         let end = leg.end_of(stretch.to);
-        let mut at = leg.end_of(stretch.from);
+        let begin = leg.end_of(stretch.from);
+        let mut at = begin;
         let mut step = stretch.from;
         loop {
             if !self.open.contains(at) {
@@ -143,7 +145,7 @@ impl DeploymentMeter {
                 .put_in(&mut self.work, stretch, is_last);
             }
             if is_last {
-                return;
+                return (begin, end);
             }
             (at, step) = (cut, to);
         }

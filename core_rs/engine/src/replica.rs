@@ -275,7 +275,7 @@ impl Replica {
                 at += 1;
             }
         }
-        desk.meter.add_stretch(
+        let between_ns = desk.meter.add_stretch(
             desk.clock,
             &Stretch {
                 leg: run,
@@ -291,7 +291,7 @@ impl Replica {
         );
         for (class, &weight) in desk.classes.iter_mut().zip(self.n_decoding_in_span.all()) {
             if weight > 0 {
-                class.add_gaps(desk.deployment.pool, run.time(), from, to, u64::from(weight));
+                class.add_gaps(desk.deployment.pool, run, from..to, between_ns, u64::from(weight));
             }
         }
         if desk.policy.has_gaps {
@@ -336,7 +336,7 @@ impl Replica {
                 let gap = now - request.last_token_ns;
                 request.longest_gap_ns = request.longest_gap_ns.max(gap);
                 if request.in_span {
-                    desk.classes[usize::from(request.class)].add_gap(pool, gap);
+                    desk.classes[usize::from(request.class)].add_gap(pool, now, gap);
                 }
             }
             request.last_token_ns = now;
@@ -362,7 +362,7 @@ impl Replica {
             request.longest_gap_ns = request.longest_gap_ns.max(gap);
             if request.in_span {
                 self.n_decoding_in_span.add(request.class, true);
-                desk.classes[usize::from(request.class)].add_gap(desk.deployment.pool, gap);
+                desk.classes[usize::from(request.class)].add_gap(desk.deployment.pool, now, gap);
             }
         }
     }

@@ -48,6 +48,13 @@ pub struct Sketch {
 }
 
 impl Sketch {
+    /// So many zeros.
+    pub fn of_zeros(n: u64) -> Self {
+        let mut made = Self::default();
+        made.insert(0, n);
+        made
+    }
+
     /// Add one value.
     pub fn add(&mut self, value: u64) {
         self.sum_fs += i128::from(value) * FS_PER_NS;

@@ -6,6 +6,7 @@ mod routing;
 
 use serde::Deserialize;
 
+use crate::batches::Batches;
 use crate::class_meter::{Limit, Metric};
 use crate::deployment::DeploymentSpec;
 use crate::error::{Error, Result};
@@ -137,6 +138,9 @@ pub struct SimSpec {
     /// Stretches of steps to keep for a timeline; those after so many are counted only.
     #[serde(default)]
     pub timeline_rows: usize,
+    /// Of which the latencies are told apart.
+    #[serde(default)]
+    pub batches: Option<Batches>,
 }
 
 /// The longest time a simulation may span: 100 years.
@@ -203,6 +207,7 @@ impl SimSpec {
         }
         self.check_deployments()?;
         self.check_router()?;
+        self.check_batches()?;
         for class in &self.classes {
             if class.batch_cap == Some(0) {
                 return refuse("classes.batch_cap", "must be at least 1");
@@ -264,6 +269,19 @@ impl SimSpec {
         }
         if placed.preemption == Preemption::Swap && placed.host_kv_bytes == 0.0 {
             return refuse("deployments.host_kv_bytes", "is needed to swap");
+        }
+        Ok(())
+    }
+
+    fn check_batches(&self) -> Result<()> {
+        let Some(Batches { first_ns, each_ns, n }) = self.batches else { return Ok(()) };
+        if each_ns == 0 || n == 0 || u128::from(first_ns) + u128::from(each_ns) * u128::from(n) > u128::from(MAX_NS) {
+            return Err(Error::input("batches", "must be some, of some length, and within 100 years"));
+        }
+        if n as usize * self.classes.len() > usize::from(u16::MAX)
+            || n as usize * self.classes.len() * self.n_pools > MAX_CLASSES_X_POOLS
+        {
+            return Err(Error::input("batches.n", "too many with those of each class and pool"));
         }
         Ok(())
     }

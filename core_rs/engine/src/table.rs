@@ -9,6 +9,7 @@ use crate::class_meter::ClassCount;
 use crate::error::{Error, Result};
 use crate::meter::Work;
 use crate::request::Fate;
+use crate::sketch::Sketch;
 use crate::steady::SteadyPoint;
 use crate::time::{j_from_fj, s_from_fs, s_from_wide_ns, NEVER, NS_PER_S};
 
@@ -66,6 +67,7 @@ pub fn take(sim: &Sim, what: &str) -> Result<Table> {
         "placed" => Ok(exact::placed(sim)),
         "work" => Ok(exact::work(sim)),
         "sketches" => Ok(sketches(sim)),
+        "batches" => Ok(batches(sim)),
         "requests" => Ok(requests(sim)),
         "timeline" => Ok(timeline(sim)),
         other => Err(Error::input("what", format!("no table '{other}'"))),
@@ -145,7 +147,7 @@ fn work<T>(table: Table, rows: &[T], of: impl Fn(&T) -> &Work) -> Table {
 fn sketches(sim: &Sim) -> Table {
     let mut found = Vec::new();
     for (class, meter) in sim.classes.iter().enumerate() {
-        for (pool, by_metric) in meter.sketches.iter().enumerate() {
+        for (pool, by_metric) in meter.latencies.of_span().iter().enumerate() {
             for (metric, sketch) in by_metric.iter().enumerate() {
                 let (is_bucket, entries) = sketch.rows();
                 let key = [class as u16, pool as u16, metric as u16];
@@ -153,6 +155,25 @@ fn sketches(sim: &Sim) -> Table {
             }
         }
     }
+    sketch_table(&found)
+}
+
+/// The sketches of batches, all pools together: `class_ix` is batch x classes + class, and behind the metrics come the
+/// counts, each as a sketch of so many zeros.
+fn batches(sim: &Sim) -> Table {
+    let n_classes = sim.classes.len();
+    let mut found = Vec::new();
+    for (class, meter) in sim.classes.iter().enumerate() {
+        for (batch, (sketches, count)) in meter.latencies.of_batches().enumerate() {
+            let place = (batch * n_classes + class) as u16;
+            let counts = count.all().map(Sketch::of_zeros);
+            for (metric, sketch) in sketches.iter().chain(&counts).enumerate() {
+                let (is_bucket, entries) = sketch.rows();
+                found.push(SketchOf { key: [place, 0, metric as u16], is_bucket, entries, sum_fs: sketch.sum_fs() });
+            }
+        }
+    }
+    found.sort_by_key(|sketch| sketch.key);
     sketch_table(&found)
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 from planner import load, run
 from planner.aggregate.intervals import paired, t_95
+from planner.traffic.requests import for_scenario
 
 TEXT = """
 schema: 1
@@ -28,6 +29,25 @@ fleet:
   pools:
     a: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}
 run: {length: 60 s, window: 2 s}
+"""
+
+AGENTS = """
+schema: 1
+title: Tasks
+traffic:
+  agent:
+    model: gpt-oss-120b
+    arrivals: poisson
+    rate: 60 req/s
+    input: {dist: lognormal, median: 200 tok, p95: 1 ktok}
+    output: {dist: lognormal, median: 20 tok, p95: 60 tok}
+    agents: {steps: {dist: geometric, mean: 3}, tool: {dist: lognormal, median: 100 ms, p95: 400 ms}, system: 500 tok}
+    slo: s
+slo: {s: {task: {p90: 5 s}}}
+fleet:
+  pools:
+    a: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4}]}
+run: {length: 138 s, warmup: 18 s, window: 6 s}
 """
 
 
@@ -96,13 +116,51 @@ def test_batches_of_cells_and_parts_are_those_of_the_whole(sets: tuple[str, ...]
     assert "requests" not in one.tables
 
 
-def test_what_windows_and_rows_do_not_tell_has_none() -> None:
+@pytest.mark.parametrize("sets", [(), ("run.split=36 s",), ("fleet.cell_replicas=1",)])
+def test_tasks_have_the_spread_of_the_batches_in_which_they_began(sets: tuple[str, ...]) -> None:
+    """20 batches of 6 s, from 18 s on; each has 120 tasks, so 12 beyond the p90 and 1.2 beyond the p99."""
+    scenario = load("-", stdin_text=AGENTS, sets=sets)
+    result = run(scenario, keep_requests=True)
+    tree = result.to_json()
+    assert (tree["interval"]["n"], tree["interval"]["batch_s"]) == (20, 6.0)
+    # What became of each task, from the rows of its requests.
+    asked = for_scenario(scenario, scenario.run.seed).frame.with_row_index("row").cast({"row": pl.UInt64})
+    done = result.tables["requests"].filter(pl.col("fate") == "completed")
+    tasks = (
+        asked.join(done, on="row", how="left")
+        .group_by("session")
+        .agg(
+            n=pl.len(),
+            n_done=pl.col("end_ns").count(),
+            begin=pl.col("arrival_ns_right").min(),
+            end=pl.col("end_ns").max(),
+        )
+        .filter(pl.col("n") == pl.col("n_done"), pl.col("begin") >= 18 * 10**9, pl.col("begin") < 138 * 10**9)
+        .with_columns(batch=(pl.col("begin") - 18 * 10**9) // (6 * 10**9), task=pl.col("end") - pl.col("begin"))
+    )
+    parts = [part["task"].to_numpy() / 1e9 for part in tasks.sort("batch").partition_by("batch")]
+    assert len(parts) == 20
+    agent, low, high = (
+        tree[name]["classes"]["agent"] if name else tree["classes"]["agent"] for name in ("", "low", "high")
+    )
+    for label, of in (("mean", np.mean), ("p50", np.median), ("p90", lambda each: np.quantile(each, 0.9))):
+        mine = [float(of(part)) for part in parts]
+        half = t_95(19) * float(np.std(mine, ddof=1)) / math.sqrt(20)
+        assert high["task_s"][label] - agent["task_s"][label] == pytest.approx(half, rel=1e-6), label
+        assert agent["task_s"][label] - low["task_s"][label] == pytest.approx(half, rel=1e-6), label
+    assert low["task_s"]["p99"] is high["task_s"]["p99"] is None
+    assert low["limits"][0]["value"] < agent["limits"][0]["value"] < high["limits"][0]["value"]
+
+
+def test_what_a_batch_does_not_tell_has_none() -> None:
     tree = figures()
     for side in ("low", "high"):
         chat = tree[side]["classes"]["chat"]
         assert chat["ttft_s"]["mean"] is not None
         assert chat["ttft_s"]["p95"] is None  # a batch has 24 requests: one of them is beyond its p95
-        assert set(chat["itl_s"].values()) == {None}
+        assert chat["itl_s"]["p50"] is not None
+        assert chat["itl_s"]["p95"] is None  # there are 1,900 gaps, but a long step is one for all that wait for it
+        assert set(chat["task_s"].values()) == {None}
         assert chat["limits"][0]["value"] is None
         assert tree[side]["pools"]["a"]["rack_it_w"]["peak"] is None
         assert tree[side]["requests"]["offered"] is None
@@ -121,11 +179,29 @@ def test_short_runs_have_none_and_seeds_come_first(sets: tuple[str, ...], over: 
     assert (tree["low"]["pools"]["a"]["busy_frac"] is None) == (over is None)
 
 
-def test_nine_in_ten_intervals_hold_the_truth() -> None:
-    more = ("run.warmup=4 s", "run.length=150 s", "traffic.chat.rate=60 req/s")
-    trees = [figures(f"run.seed={seed}", *more) for seed in range(1, 41)]
-    latencies = [("classes", "chat", *path) for path in (("ttft_s", "p95"), ("e2e_s", "p50"), ("queue_s", "p90"))]
-    for path in (("pools", "a", "busy_frac"), ("fleet", "tokens_per_s_out"), *latencies):
+@pytest.mark.parametrize(
+    ("text", "sets", "paths"),
+    [
+        (
+            TEXT,
+            ("run.warmup=4 s", "run.length=150 s", "traffic.chat.rate=60 req/s"),
+            [
+                ("pools", "a", "busy_frac"),
+                ("fleet", "tokens_per_s_out"),
+                ("classes", "chat", "ttft_s", "p95"),
+                ("classes", "chat", "e2e_s", "p50"),
+                ("classes", "chat", "queue_s", "p90"),
+                ("classes", "chat", "itl_s", "p50"),
+                ("classes", "chat", "itl_s", "p95"),
+                ("classes", "chat", "itl_s", "mean"),
+            ],
+        ),
+        (AGENTS, (), [("classes", "agent", "task_s", "p90"), ("classes", "agent", "task_s", "mean")]),
+    ],
+)
+def test_nine_in_ten_intervals_hold_the_truth(text: str, sets: tuple[str, ...], paths: list[tuple[str, ...]]) -> None:
+    trees = [run(load("-", stdin_text=text, sets=[*sets, f"run.seed={seed}"])).to_json() for seed in range(1, 41)]
+    for path in paths:
         values = [at(tree, path) for tree in trees]
         truth = math.fsum(values) / len(values)
         held = sum(at(tree["low"], path) <= truth <= at(tree["high"], path) for tree in trees)

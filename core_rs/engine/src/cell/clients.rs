@@ -25,7 +25,7 @@ impl Sim {
         let meter = &mut self.classes[usize::from(asked.class)];
         meter.add_offered(clock, t, in_span, asked.input_tokens, asked.output_tokens);
         if is_head && self.is_task(&asked) {
-            self.classes[usize::from(asked.class)].add_chain(in_span);
+            self.classes[usize::from(asked.class)].add_chain(t, in_span);
         }
         let slot = self.slab.insert(Request::new(&asked, in_span, t));
         if self.has_caches {
@@ -139,7 +139,7 @@ impl Sim {
             let is_task = has_session && self.clock.in_span(begin_ns) && !self.spec.classes[class].chains_go_on;
             if is_task {
                 let pool = self.deployments[self.deployment_of[replica as usize] as usize].pool;
-                self.classes[class].add_task(pool, heard_ns - begin_ns);
+                self.classes[class].add_task(pool, begin_ns, heard_ns - begin_ns);
             }
         }
         self.follow(row, heard_ns);
@@ -277,7 +277,7 @@ impl Sim {
         let Some((head, sent_ns)) = self.inbox.cut(row) else { return };
         let first = self.inbox.asked(head);
         if self.is_task(&first) {
-            self.classes[usize::from(first.class)].cut_chain(self.clock.in_span(sent_ns));
+            self.classes[usize::from(first.class)].cut_chain(sent_ns, self.clock.in_span(sent_ns));
         }
     }
 
