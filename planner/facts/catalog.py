@@ -30,6 +30,7 @@ from planner.facts.things import (
     read_chip_price,
     read_engine,
     read_model,
+    read_published,
     read_rack,
     read_serving,
     read_site,
@@ -51,6 +52,7 @@ KINDS = (
     "reliability",
     "general",
     "headline",
+    "published",
     "sources",
     "traffic",
     "demand",
@@ -141,6 +143,13 @@ class Catalog:
         """The published headline figures with their conditions, checks and conflicts."""
         return self._thing("headline", name, read_headline, None)
 
+    def published(self, vendor: str) -> tuple[Fact, ...]:
+        """Serving figures that others published of a vendor's chips; groups of `tables.PUBLISHED`, none if none are."""
+        found: tuple[Fact, ...] = ()
+        if vendor in self.names("published"):
+            found = self._thing("published", vendor, read_published, None)
+        return found
+
     def sources(self) -> dict[str, Source]:
         """Every source by id."""
         return self._thing("sources", "bibliography", read_sources, None)
@@ -173,6 +182,7 @@ class Catalog:
             "engines": self.engine,
             "serving": self.serving,
             "headline": self.headline,
+            "published": self.published,
             "traffic": self.profile,
             "demand": self.demand,
             "sources": lambda n: self.sources()[n],

@@ -40,6 +40,25 @@ TOKEN_PRICE = Key(
     ),
 )
 
+PUBLISHED = Key(
+    "figures",
+    "figures",
+    "group",
+    "Times of a run that others published.",
+    members=(
+        Member("chip", "chip", "text"),
+        Member("model", "model", "text"),
+        Member("engine", "engine", "text"),
+        Member("precision", "precision", "text"),
+        Member("chips", "n_chips", "count"),
+        Member("concurrency", "concurrency", "count"),
+        Member("isl_mean", "isl_mean_tokens", "tokens"),
+        Member("osl_mean", "osl_mean_tokens", "tokens"),
+        Member("tpot", "tpot_s", "time"),
+        Member("ttft", "ttft_s", "time", may_be_null=True),
+    ),
+)
+
 CAPEX_PER_WATT: tuple[Key | Section, ...] = tuple(
     Key(name, name, "usd_per_w", "Capital cost of a whole data centre per watt of it.", is_needed=True)
     for name in ("h100", "b200", "gb300", "vera-rubin", "tpu-v7", "trainium3")

@@ -146,6 +146,13 @@ def read_tokens(reader: Reader, node: Node, name: str) -> tuple[Fact, ...]:
     return _each(reader, node, key, f"prices.{name}")
 
 
+def read_published(reader: Reader, node: Node, name: str) -> tuple[Fact, ...]:
+    """Figures that others published of the chips of one vendor, whose name the file has."""
+    key = tables.PUBLISHED
+    _parts(reader, node, name, (), "published", ("title",), (), also=(key.key,))
+    return _each(reader, node, key, f"published.{name}")
+
+
 def read_sources(reader: Reader, node: Node, name: str) -> dict[str, Source]:
     """The bibliography."""
     found: dict[str, Source] = {}

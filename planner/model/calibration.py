@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import FactError, Fault
 from planner.facts import catalog
-from planner.model import bands
+from planner.model import bands, vendors
 from planner.model.coefficients import engines_and_habits, flat_names
 from planner.model.energy import EnergyModel
-from planner.model.points import Points, steady
+from planner.model.points import Points, place, steady, whole_row
 from planner.model.stacks import AGE_QUARTERS, LEVELS, effect, on_chip
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Calibration:
     """Coefficients, corrections, bands and what they were fitted on."""
 
     tree: Mapping[str, Any]
+    _vendors: dict[str, dict[str, vendors.Vendor]] = field(default_factory=dict, compare=False, repr=False)
+    """By name and metric, made when first asked for."""
 
     @property
     def engines(self) -> dict[str, dict[str, Any]]:
@@ -68,25 +70,61 @@ class Calibration:
         """TTFT and TPOT of each row, corrected for its stack, with the band of its regime."""
         import numpy as np
 
-        engines, habits = self.engines, self.habits
-        for group in points.groups:
-            for table in (engines, habits):
-                table.setdefault(group["engine"], table["generic"])
-        found, reasons = steady(points, engines, habits)
+        values, reasons = self._of_one_vendor(points)
         rows = points.rows
         at = [i for i, ix in enumerate(points.group_ix) if ix >= 0]
-        values = dict(found)
         for metric in METRICS:
-            log = np.zeros(len(rows))
-            log[at] = effect([rows[i] for i in at], LEVELS[metric], self.tree["corrections"][metric])
-            seconds = found[f"{metric}_s"] * np.exp(log)
             factors = np.full((len(rows), 2), np.nan)
             factors[at] = [self.band(rows[i], metric) for i in at]
+            off = np.zeros(len(rows))
+            off[at] = [self.vendor(vendors.vendor_of(rows[i]), metric).middle for i in at]
+            seconds = values[f"{metric}_s"] * np.exp(off)
             values[f"{metric}_s"] = seconds
             values[f"{metric}_low_s"] = seconds * factors[:, 0]
             values[f"{metric}_high_s"] = seconds * factors[:, 1]
         grades = [self.grade(row) if ix >= 0 else GRADES[1] for row, ix in zip(rows, points.group_ix, strict=True)]
         return Prediction(values, grades, reasons)
+
+    def _of_one_vendor(self, points: Points) -> tuple[dict[str, np.ndarray], list[str]]:
+        """What a row would take if the chips of every vendor were served as those of the measured points are."""
+        import numpy as np
+
+        engines, habits = self.engines, self.habits
+        for group in points.groups:
+            for table in (engines, habits):
+                table.setdefault(group["engine"], table["generic"])
+        found, reasons = steady(points, engines, habits)
+        at = [i for i, ix in enumerate(points.group_ix) if ix >= 0]
+        values = dict(found)
+        for metric in METRICS:
+            log = np.zeros(len(points.rows))
+            log[at] = effect([points.rows[i] for i in at], LEVELS[metric], self.tree["corrections"][metric])
+            values[f"{metric}_s"] = found[f"{metric}_s"] * np.exp(log)
+        return values, reasons
+
+    def vendor(self, name: str, metric: str) -> vendors.Vendor:
+        """What is known of a vendor's chips; one that is not told ('') is taken to be measured."""
+        if name not in self._vendors:
+            self._vendors[name] = self._vendor(name)
+        return self._vendors[name][metric]
+
+    def _vendor(self, name: str) -> dict[str, vendors.Vendor]:
+        if not name or name in {vendors.vendor_of({"chip": chip}) for chip in self.tree["known"]["chips"]}:
+            return dict.fromkeys(METRICS, vendors.MEASURED)
+        published = catalog.load().names("published")
+        if name in published:
+            return {metric: own for metric, (own, _) in self._published(name).items()}
+        # Of several published vendors the one that turned out farthest off stands for one of whom nothing is known.
+        told = [self._published(other) for other in published]
+        return {metric: max((one[metric][1] for one in told), key=lambda each: each.extra) for metric in METRICS}
+
+    def _published(self, name: str) -> dict[str, tuple[vendors.Vendor, vendors.Vendor]]:
+        import numpy as np
+
+        rows = [whole_row(row) for row in vendors.rows_of(name)]
+        values, _ = self._of_one_vendor(place(rows))
+        sides = {metric: np.abs(np.log([self._band_of_one_vendor(row, metric) for row in rows])) for metric in METRICS}
+        return vendors.found(rows, {metric: values[f"{metric}_s"] for metric in METRICS}, sides)
 
     def energy(self) -> EnergyModel:
         """Draws and corrections of power and energy.
@@ -152,8 +190,13 @@ class Calibration:
 
     def band(self, row: Mapping[str, Any], metric: str) -> tuple[float, float]:
         """Low and high end of the 80 % band, as factors on the prediction: that of the row's regime, longer for each
-        thing that is new. An unseen engine counts like an unseen model.
+        thing that is new, a vendor among them. An unseen engine counts like an unseen model.
         """
+        ends = self._band_of_one_vendor(row, metric)
+        extra = self.vendor(vendors.vendor_of(row), metric).extra
+        return bands.widened(ends, [extra]) if extra else ends
+
+    def _band_of_one_vendor(self, row: Mapping[str, Any], metric: str) -> tuple[float, float]:
         extra = {one["new"]: float(one["extra"]) for one in self.tree.get("extras", ()) if one["metric"] == metric}
         names = ["model" if name == "engine" else name for name in self.what_is_new(row)]
         end = bands.RANGES[bands.range_of(row["concurrency"])]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-__all__ = ["MEASURED", "Points", "read_points", "steady_spec"]
+__all__ = ["MEASURED", "Points", "place", "read_points", "steady", "whole_row"]
 
 NEEDED = ("model", "chip", "backend", "precision", "mode", "isl_mean", "osl_mean", "concurrency")
 """Columns that every table has."""
@@ -95,7 +95,7 @@ def read_points(path: Path) -> Points:
         faults.extend(error.faults)
     if faults:
         raise FactError(*faults)
-    return place([_row(row) for row in table.iter_rows(named=True)])
+    return place([whole_row(row) for row in table.iter_rows(named=True)])
 
 
 def _undated(texts: Sequence[str | None], path: Path) -> Iterator[Fault]:
@@ -107,7 +107,7 @@ def _undated(texts: Sequence[str | None], path: Path) -> Iterator[Fault]:
             yield Fault(what, out, path="measured_on", file=str(path), line=line)
 
 
-def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+def whole_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """One row; what a table does not have is None."""
     typed: dict[str, Any] = {name: row.get(name) for name in (*_TEXTS, *_NUMBERS)}
     typed["clean"] = str(row.get("clean") or "true").lower() in {"true", "1", "yes"}

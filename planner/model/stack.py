@@ -96,21 +96,23 @@ def of(chip: Chip, model: Model, engine: Engine, serving: Serving, wish: Wish, *
 
 
 def factor(chip: Chip, model: Model, engine: str, choice: Choice, wish: Wish, *, role: str = "mixed") -> float:
-    """What the steps of a measured stack take over the pooled ones; 1 for engines, roles and loads not measured."""
-    if engine not in ENGINES or role not in _MODES or wish.mean_input_tokens is None or not wish.mean_output_tokens:
-        return 1.0
-    row = {
-        "backend": engine,
-        "model": model.name,
-        "precision": _label(choice),
-        "mode": _MODES[role],
-        "chip": chip.name,
-        "chips": float(wish.n_chips),
-        "concurrency": float(choice.n_seqs),
-        "isl_mean": max(wish.mean_input_tokens, 1.0),
-        "osl_mean": max(wish.mean_output_tokens, 1.0),
-    }
-    log = float(effect([row], LEVELS["tpot"], shipped().tree["corrections"]["tpot"])[0])
+    """What steps take over those of the engine's coefficients: in a measured stack its correction, and on chips of a
+    vendor without measured points what published runs say (`vendors.py`).
+    """
+    log = shipped().vendor(chip.vendor, "tpot").middle
+    if engine in ENGINES and role in _MODES and wish.mean_input_tokens is not None and wish.mean_output_tokens:
+        row = {
+            "backend": engine,
+            "model": model.name,
+            "precision": _label(choice),
+            "mode": _MODES[role],
+            "chip": chip.name,
+            "chips": float(wish.n_chips),
+            "concurrency": float(choice.n_seqs),
+            "isl_mean": max(wish.mean_input_tokens, 1.0),
+            "osl_mean": max(wish.mean_output_tokens, 1.0),
+        }
+        log += float(effect([row], LEVELS["tpot"], shipped().tree["corrections"]["tpot"])[0])
     # Four digits: the last bits of a logarithm differ between machines.
     return round(math.exp(log), 4)
 
@@ -123,7 +125,13 @@ def notices(chip: Chip, model: Model, stack: Stack, names: tuple[str, ...]) -> t
         words.append(f"engine {stack.engine} for {model.name} on {chip.name}: of {others} it gives most, as measured")
     elif names and stack.engine != chip.engine:
         words.append(f"engine {stack.engine} for {model.name} on {chip.name}: the one measured there, or on its like")
-    if f"{stack.factor:.3g}" != "1":
+    vendor = shipped().vendor(chip.vendor, "tpot")
+    if vendor.n:
+        ends = (math.exp(vendor.middle + sign * vendor.extra) for sign in (-1.0, 1.0))
+        low, high = (f"{end:.2g}" for end in ends)
+        what = f"no chip of {chip.vendor} was measured here: by {vendor.n} published figures"
+        words.append(f"{what} steps take {math.exp(vendor.middle):.2g} times the model's there ({low} to {high})")
+    elif f"{stack.factor:.3g}" != "1":
         steps = f"its steps take {stack.factor:.3g} times what that engine's take with other models"
         words.append(steps if words else f"engine {stack.engine} for {model.name} on {chip.name}: {steps}")
     return (Notice("stack", "; ".join(words)),) if words else ()
@@ -133,6 +141,7 @@ def row_of(chip: Chip, model: Model, found: Stack, role: str) -> dict[str, Any]:
     """The deployment as a row of points, at the sequences of a replica that its layout is chosen for."""
     return {
         "chip": chip.name,
+        "vendor": chip.vendor,
         "model": model.name,
         "backend": found.engine,
         "precision": _label(found.choice),

@@ -85,6 +85,8 @@ class System:
     habits: Mapping[str, float]
     corrections: Mapping[str, Sequence[Mapping[str, Mapping[str, float]]]] = field(default_factory=dict)
     """Stack corrections of a calibration, by metric; none for a stack that was not measured."""
+    offsets: Mapping[str, float] = field(default_factory=dict)
+    """Logarithm of what times take over the model's on chips of this vendor, by metric; none is 0."""
     precision: str = "fp4"
     """Of the measured stacks that the corrections belong to."""
     modes: tuple[str, ...] = ("agg", "disagg")
@@ -329,10 +331,10 @@ def _points(
 def _correction(
     system: System, metric: str, clients: np.ndarray, lengths: Lengths, chips: np.ndarray, prefill_tp: np.ndarray
 ) -> np.ndarray:
-    """Logarithm of the stack's correction on each row."""
+    """Logarithm of the vendor's and the stack's correction on each row."""
     import numpy as np
 
-    total = np.zeros(len(clients))
+    total = np.full(len(clients), system.offsets.get(metric, 0.0))
     if metric not in system.corrections:
         return total
     for mode, at in (("agg", prefill_tp == 0), ("disagg", prefill_tp > 0)):

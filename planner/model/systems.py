@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.facts import catalog
 from planner.model.best import scaled
-from planner.model.calibration import Calibration, shipped
+from planner.model.calibration import METRICS, Calibration, shipped
 from planner.model.sweep import Pool, System
 
 __all__ = ["NO_ENGINE", "measured", "of", "pooled", "written"]
@@ -19,7 +19,8 @@ NO_ENGINE = ("openai",)
 
 def pooled(pool: Pool, calibration: Calibration) -> System:
     """The mean of all measured engines, without any stack's correction."""
-    return System(pool, "pooled", POOLED, calibration.engines[POOLED], calibration.habits[POOLED])
+    offsets = {metric: calibration.vendor(pool.chip.vendor, metric).middle for metric in METRICS}
+    return System(pool, "pooled", POOLED, calibration.engines[POOLED], calibration.habits[POOLED], offsets=offsets)
 
 
 def measured(pool: Pool, calibration: Calibration, precision: str) -> list[System]:
@@ -66,4 +67,5 @@ def of(pool: Pool, precision: str, habits: Mapping[str, float], calibration: Cal
 def with_prompts_on(system: System, other: System) -> System:
     """The system with its pool of prompts on the chip and engine of another; only split deployments are left."""
     modes = tuple(mode for mode in system.modes if mode == "disagg")
-    return replace(system, prefill=other.pool, prefill_engine_spec=other.engine_spec, modes=modes)
+    offsets = {**system.offsets, "ttft": other.offsets.get("ttft", 0.0)}
+    return replace(system, prefill=other.pool, prefill_engine_spec=other.engine_spec, modes=modes, offsets=offsets)

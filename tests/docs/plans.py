@@ -33,8 +33,8 @@ SETS: Mapping[str, tuple[str, ...]] = {
 SHOWN = tuple(SETS)
 _MADE_FOR = re.compile(r"^<!-- made for the scenario ([0-9a-f]+) with the facts ([0-9a-f]+) -->$", re.MULTILINE)
 FACTS = ROOT / "planner" / "facts" / "data"
-_NOT_IN_A_PLAN = {"demand", "headline", "sources", "traffic"}
-"""Folders of facts that no figure of a plan hangs on."""
+_NOT_IN_A_PLAN = {"demand", "headline", "published", "sources", "traffic"}
+"""Folders of facts that no figure of these plans hangs on."""
 
 
 def scenario(name: str) -> Scenario:
