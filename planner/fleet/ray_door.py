@@ -250,12 +250,12 @@ def connected(address: str, *, n_workers: int | None = None) -> Iterator[None]:
         return
     _connect(address, n_workers, None)
     try:
-        if address != "new" and not _has_planner():
+        if address != "new" and _without_planner():
             with tempfile.TemporaryDirectory(prefix="planner.") as folder:
                 ray.shutdown()
                 _connect(address, n_workers, package(Path(folder)))
-            if not _has_planner():
-                what = "the workers cannot import what planner needs"
+            if why := _without_planner():
+                what = f"the workers cannot import what planner needs: {why}"
                 raise RunError(Fault(what, "install planner's wheel on all nodes, or use its container"))
         yield
     finally:
@@ -320,8 +320,8 @@ def _hush() -> None:
         own.print_to_stdstream = note
 
 
-def _has_planner() -> bool:
-    """Whether all nodes have this very planner. Raises `RunError` where one has another Python or lacks a package."""
+def _without_planner() -> str:
+    """What a node says that has not this very planner; empty where all have it. Raises `RunError` if none answers."""
     mine = parts.made_by()
 
     def look() -> tuple[str, str]:
@@ -340,4 +340,5 @@ def _has_planner() -> bool:
     except ray.exceptions.RayError as error:
         what = f"the workers do not answer: {first_line(error)}"
         raise RunError(Fault(what, "see whether the cluster runs and has memory")) from None
-    return all(answer == ("has", mine) for answer in found)
+    others = (said if what == "lacks" else "another build" for what, said in found if (what, said) != ("has", mine))
+    return next(others, "")

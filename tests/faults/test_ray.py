@@ -406,11 +406,11 @@ def test_workers_without_this_planner_are_given_it(
     code = f"""
 from pathlib import Path
 from planner.fleet import ray_door, ray_work
-look, seen = ray_door._has_planner, []
+look, seen = ray_door._without_planner, []
 def lacking():
     seen.append(1)
-    return look() if len(seen) > 1 else False
-ray_door._has_planner = lacking
+    return look() if len(seen) > 1 else "none"
+ray_door._without_planner = lacking
 def noting(order, own, *refs):
     import sys
     Path({str(tmp_path / "note")!r}).write_text("\\n".join(sys.path))

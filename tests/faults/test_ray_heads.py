@@ -1,7 +1,7 @@
-"""Heads started as people start them: their own port and that for clients, tokens, another release of Ray.
+"""Heads started as people start them: their own port and that for clients, tokens, other releases, lacking packages.
 
-The last needs another release in an environment of its own: `OTHER_RAY=DIR pytest tests/faults/test_ray_heads.py`, with
-`python -m venv DIR && DIR/bin/pip install 'ray[client]==2.59.0'`.
+The last two need environments of their own: `OTHER_RAY=DIR BARE_RAY=DIR2 pytest tests/faults/test_ray_heads.py`, with
+`python -m venv DIR && DIR/bin/pip install 'ray[client]==2.59.0'`, and in DIR2 the release that runs the tests.
 """
 
 from __future__ import annotations
@@ -147,3 +147,15 @@ def test_another_release_of_ray_is_refused(tmp_path: Path, which: int) -> None:
     versions = re.findall(r"\d+\.\d+\.\d+", said.split("; ")[0].replace("127.0.0.1", ""))
     assert len(set(versions)) >= 2, said
     assert said.endswith("use the same Ray and Python here and there"), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_the_workers_lack_is_named(tmp_path: Path, which: int) -> None:
+    there = os.environ.get("BARE_RAY")
+    if not there:
+        pytest.skip("needs an environment of its own with nothing but Ray: BARE_RAY=DIR")
+    with head({**HAS_NONE, "PYTHONPATH": ""}, bin_=Path(there) / "bin") as addresses:
+        said = refused(scenario(tmp_path, seeds=1), tmp_path / "out", addresses[which], HAS_NONE)
+    assert "the workers cannot import what planner needs: No module named " in said
+    assert said.endswith("; install planner's wheel on all nodes, or use its container")
