@@ -8,6 +8,7 @@ those, where the cost of a request should stay the same; `ratio` is its time aga
 `ratio` is the time against the same without the cache. Only where the shared traces are.
 `step_times_per_s_*`: steps costed a second on one core (`tests/bench/steps.py`).
 `optimize_*`: purchases proven and weighed against uncertain facts (`tests/bench/optimize.py`).
+`year_*`: a year of hourly demand for five pools (`tests/bench/year.py`).
 `ray_*`: a Ray cluster of this machine against threads (`tests/bench/cluster.py`).
 """
 
@@ -27,7 +28,7 @@ from planner.facts import catalog
 from planner.model.choose import choose
 from planner.model.wish import Wish
 from planner.traffic import profiles
-from tests.bench import cluster, optimize, prefixes, steps
+from tests.bench import cluster, optimize, prefixes, steps, year
 
 N_REQUESTS = 1_000_000
 N_FLAT = 200_000
@@ -61,6 +62,7 @@ def main() -> None:
     day(lengths)
     steps.main(spec(1)["deployments"][0]["deployment"], say)
     optimize.main(say)
+    year.main(say)
     cluster.main(say)
 
 
