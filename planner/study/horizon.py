@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from planner.aggregate.result import Result
     from planner.fleet.fleet import Fleet, PoolLayout
     from planner.scenario import Scenario
+    from planner.study.horizon_classes import ClassHours
     from planner.study.work import Simulate
 
     Array = NDArray[np.float64]
@@ -53,6 +54,8 @@ class Walked:
     span: Span
     inside: NDArray[np.bool_]
     """Hours that no surface is beyond."""
+    classes: Mapping[str, ClassHours]
+    """What each class gets."""
 
     @property
     def n_hours(self) -> int:
@@ -110,6 +113,7 @@ def walk_over(
     """
     import numpy as np
 
+    from planner.study.horizon_classes import class_hours
     from planner.study.run import mean_lengths
 
     assert scenario.run.horizon_years is not None
@@ -128,6 +132,7 @@ def walk_over(
         powers=tuple(_power(pool, hours, inside) for pool in fleet.pools),
         span=Span(warmup_ns=0, length_ns=n_hours * hour_ns, window_ns=hour_ns),
         inside=inside,
+        classes={name: class_hours(scenario, hours, inside, name) for name in scenario.traffic},
     )
 
 
@@ -177,13 +182,12 @@ def figures(walked: Walked) -> Tree:
     import numpy as np
 
     from planner.facts import catalog
-    from planner.study.horizon_classes import class_hours
 
     scenario, fleet, span, book = walked.scenario, walked.fleet, walked.span, Book()
     n_inside = int(walked.inside.sum())
     classes: Tree = {}
     for name in scenario.traffic:
-        found = class_hours(walked, name)
+        found = walked.classes[name]
         requests = walked.rates[name] * HOUR_S
         sure = walked.inside & ~np.isnan(found.attainment_frac)
         weight = math.fsum(requests[sure])

@@ -14,7 +14,6 @@ from planner.aggregate.inputs import Span
 from planner.aggregate.judged import judged_classes
 from planner.aggregate.power import Book, mean_w, pool_power, rack_it_w
 from planner.study.horizon import Tree, Walked
-from planner.study.horizon_classes import class_hours
 from planner.study.horizon_hour import hour_of, is_thin
 from planner.study.work import Asked, Simulate
 
@@ -109,7 +108,7 @@ def _compared(walked: Walked, hour: int, run: VariantRun) -> Tree:
     ratios: dict[tuple[str, str, str], float] = {}
     verdicts, said = [], []
     for name, got in judged.items():
-        hours = class_hours(walked, name)
+        hours = walked.classes[name]
         for row in got["limits"]:
             there = hours.latencies.get(f"{row['metric']}_s.{row['quantile']}")
             value = None if there is None else float(there[hour])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from planner.study.horizon import Walked
+    from planner.scenario import Scenario
 
     Array = NDArray[np.float64]
 
@@ -40,12 +40,12 @@ class ClassHours:
     is_met: NDArray[np.bool_]
 
 
-def class_hours(walked: Walked, name: str) -> ClassHours:
-    """The latencies and limits of a class in each hour."""
+def class_hours(scenario: Scenario, hours: Sequence[StageHours], inside: NDArray[np.bool_], name: str) -> ClassHours:
+    """The latencies and limits of a class in each hour; `inside` are those that no surface is beyond."""
     import numpy as np
 
-    mine = [one for one in walked.hours if name in one.shares and (one.shares[name] > _NONE_FRAC).any()]
-    none = np.full(walked.n_hours, np.nan)
+    mine = [one for one in hours if name in one.shares and (one.shares[name] > _NONE_FRAC).any()]
+    none = np.full(inside.size, np.nan)
     latencies: dict[str, Array] = {}
     for metric in METRICS:
         some = [one for one in mine if metric in OF_PHASE[one.stage.surface.phase]]
@@ -54,16 +54,16 @@ def class_hours(walked: Walked, name: str) -> ClassHours:
     attained = none
     if mine and all(one.stage.surface.phase == "mixed" for one in mine):
         attained = _mean([one.latencies[name]["attainment_frac"] for one in mine], _weights(mine, name))
-    spec = walked.scenario.traffic[name].slo
+    spec = scenario.traffic[name].slo
     if spec is None:
-        return ClassHours(latencies, attained, none, walked.inside)
-    limits = walked.scenario.slo[spec]
+        return ClassHours(latencies, attained, none, inside)
+    limits = scenario.slo[spec]
     margins = [1 - latencies.get(f"{lim.metric}_s.{lim.label}", none) / lim.limit_s for lim in limits.limits]
     asked = limits.attainment_frac
     if asked is not None and not np.isnan(attained).all():
         margins.append(1 - (1 - attained) / (1 - asked) if asked < 1 else attained - 1)
     margin = np.min(margins, axis=0)
-    return ClassHours(latencies, attained, margin, (margin >= 0) & walked.inside)
+    return ClassHours(latencies, attained, margin, (margin >= 0) & inside)
 
 
 def _weights(some: Sequence[StageHours], name: str) -> Array:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from planner.aggregate.power import Book, rack_it_w
 from planner.errors import Notice
 from planner.study.horizon import Tree, Walked, load_frac
-from planner.study.horizon_classes import class_hours
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,7 +37,7 @@ def tables_of(walked: Walked, variant: str, seed: int) -> dict[str, pl.DataFrame
         frames[table].append(frame.with_columns(pl.col(floats).fill_nan(None)))
 
     for name in walked.scenario.traffic:
-        found = class_hours(walked, name)
+        found = walked.classes[name]
         none = np.full(walked.n_hours, np.nan)
         has_limits = walked.scenario.traffic[name].slo is not None
         state = np.where(~walked.inside, "beyond", np.where(found.is_met, "met", "missed"))
