@@ -237,7 +237,8 @@ def values(question: Question) -> Iterator[Trouble]:
     for name, klass in question.traffic.items() if question.run.split_s is not None else ():
         if klass.arrivals == "closed":
             what = "a closed loop cannot be cut in time: what its clients are at hangs on all that was before"
-            way_out = "take run.split away; run.seeds of a shorter run tell as much of a load that never changes"
+            way_out = "take run.split away: run.seeds of a shorter run tell as much of a load that never changes, and "
+            way_out += "fleet.cell_replicas cuts the fleet instead"
             yield Trouble(("traffic", name, "arrivals"), what, way_out)
     for name, klass in question.traffic.items():
         if klass.rate_req_per_s is not None and length_s is not None:

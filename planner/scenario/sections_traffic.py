@@ -8,7 +8,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from planner.scenario.fields import Bounds, Count, Factor, Flag, Name, Quantity, Seconds, Share, Text, Tokens, Whole
+from planner.scenario.fields import (
+    Bounds,
+    Count,
+    Factor,
+    Flag,
+    Name,
+    Quantity,
+    Seconds,
+    SecondsOrNone,
+    Share,
+    Text,
+    Tokens,
+    Whole,
+)
 from planner.scenario.section import Section, Trouble, idle, needs
 from planner.scenario.sections_clients import Agents, Burst, Pause, Region, Retries, Sessions, Shape
 
@@ -22,7 +35,7 @@ _DIST_KEYS = {
     "fixed": ("value",),
     "empirical": (),
 }
-_TRACE_KEYS = ("format", "scale", "speedup", "idle_cap", "repeat", "class_column", "model_column")
+_TRACE_KEYS = ("format", "scale", "speedup", "idle_cap", "start", "repeat", "class_column", "model_column")
 _DRAWN_KEYS = ("arrivals", "rate", "burstiness", "burst", "shape", "regions", "growth", "input", "output")
 _OPEN_KEYS = ("rate", "burstiness", "burst", "shape", "regions", "growth")
 _CHAIN_KEYS = ("sessions", "agents")
@@ -111,6 +124,8 @@ class TrafficClass(Section):
     """How many times faster the recorded clock runs: gaps are divided by it."""
     idle_cap_s: Seconds | None = Field(None, alias="idle_cap")
     """The longest gap that is kept; longer ones are cut to it, after `speedup`."""
+    start_s: SecondsOrNone = Field(0.0, alias="start")
+    """Where on its clock, after `speedup` and `idle_cap`, the run begins; what is before that comes after its end."""
     repeat: Flag = False
     """Whether a trace that is shorter than `run.length` starts again."""
     class_column: Text | None = None

@@ -30,7 +30,10 @@ def is_thin(rate_req_per_s: float) -> bool:
 
 
 def hour_of(scenario: Scenario, rates: Mapping[str, NDArray[np.float64]], hour: int, *, seed: int) -> Scenario:
-    """One hour, or as much of it as has about `HOUR_REQUESTS`; `rates` are those of each class in each hour."""
+    """One hour, or as much of it as has about `HOUR_REQUESTS`; `rates` are those of each class in each hour.
+
+    A drawn class has the shape of that hour, a recorded one the trace's own requests of it, as many as the hour has.
+    """
     rate = sum(float(found[hour]) for found in rates.values())
     warmup_s = scenario.run.warmup_s or WARMUP_S
     length_s = float(round(min(HOUR_S, max(LEAST_S, HOUR_REQUESTS / rate)) if rate > 0 else LEAST_S))
@@ -53,8 +56,9 @@ def hour_of(scenario: Scenario, rates: Mapping[str, NDArray[np.float64]], hour: 
             traffic[name] = in_hour(cls, hour, lead_s=warmup_s)
             continue
         own = float(rates[name][hour])
-        if not is_thin(own):  # requests from the trace's begin on, as many as the hour has
+        if not is_thin(own):
+            begun = cls.model_copy(update={"start_s": cls.start_s + hour * HOUR_S - warmup_s})
             traffic[name] = at_rate(
-                cls, own, name=name, seed=run.seed, length_s=warmup_s + length_s, base_dir=scenario.base_dir
+                begun, own, name=name, seed=run.seed, lead_s=warmup_s, length_s=length_s, base_dir=scenario.base_dir
             )
     return replace(scenario, name=f"hour {hour}", traffic=traffic, run=run, fleet=fleet)

@@ -85,12 +85,31 @@ def hourly_rates(scenario: Scenario, n_hours: int) -> dict[str, list[float]]:
     return found
 
 
-def at_rate(cls: TrafficClass, rate: float, *, name: str, seed: int, length_s: float, base_dir: Path) -> TrafficClass:
-    """A recorded class, repeated, so scaled that its first `length_s` seconds have that mean rate."""
-    again = cls.model_copy(update={"repeat": True, "scale": min(cls.scale, COPIES)})
-    made = for_class(again, name=name, seed=seed, length_ns=round(length_s * 1e9), base_dir=base_dir)
-    got = made.frame.height / length_s
-    return again.model_copy(update={"scale": again.scale * rate / got}) if got > 0 and rate > 0 else again
+def at_rate(
+    cls: TrafficClass, rate: float, *, name: str, seed: int, lead_s: float, length_s: float, base_dir: Path
+) -> TrafficClass:
+    """A recorded class, repeated, so scaled that the `length_s` seconds after its first `lead_s` have about that rate.
+
+    Below one copy the recorded requests are thinned. Every further copy is turned round the span, so what it brings
+    there is the trace's mean; as far as copies are few, what they bring under this seed is counted.
+    """
+    first_ns, last_ns = round(lead_s * 1e9), round((lead_s + length_s) * 1e9)
+
+    def again(scale: float) -> TrafficClass:
+        return cls.model_copy(update={"repeat": True, "scale": scale})
+
+    def got(scale: float) -> float:
+        made = for_class(again(scale), name=name, seed=seed, length_ns=last_ns, base_dir=base_dir)
+        return int((made.frame["arrival_ns"] >= first_ns).sum()) / length_s
+
+    one = got(1.0)
+    if rate <= one:
+        return again(rate / one) if rate > 0 else cls
+    each = mean_rate(again(1.0), name=name, length_s=None, base_dir=base_dir)
+    scale = 1.0 + (rate - one) / each
+    if scale <= COPIES:
+        scale = max(1.0, scale + (rate - got(scale)) / each)
+    return again(scale)
 
 
 def peak_frac(cls: TrafficClass, *, name: str, length_s: float | None, base_dir: Path) -> float:

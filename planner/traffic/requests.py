@@ -184,8 +184,8 @@ def _profiled(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None,
         drawn = profiles.realise(
             spec, key=class_key(name), seed=seed, scale=cls.scale, number=number, context_tokens=context
         )
-        shifted = recorded.clock(drawn, cls).with_columns(pl.col("arrival_ns") + number * (span_ns + 1))
-        parts.append(shifted)
+        begun = transform.begun_at(recorded.clock(drawn, cls), round(cls.start_s * 1e9), span_ns + 1)
+        parts.append(begun.with_columns(pl.col("arrival_ns") + number * (span_ns + 1)))
     frame = pl.concat(parts) if len(parts) > 1 else parts[0]
     n_redrawn = int((frame["redraws"] > 0).sum())
     if length_ns is not None:
@@ -202,6 +202,7 @@ def _recorded(
 ) -> ClassTraffic:
     found, rows, span_ns = recorded.rows_of(cls, name, base_dir, prefixes=prefixes)
     frame = transform.copies(rows, cls.scale, span_ns=span_ns, key=class_key(name), seed=seed)
+    frame = transform.begun_at(frame, round(cls.start_s * 1e9), span_ns)
     if length_ns is not None:
         if cls.repeat and length_ns >= span_ns:
             frame = transform.repeat(frame, span_ns, length_ns)

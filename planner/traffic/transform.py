@@ -1,6 +1,7 @@
 """A recorded trace made faster, denser, longer or shorter. All clocks are whole nanoseconds; nothing is rounded twice.
 
-The order is: the clock first (`faster`, then `idle_cap`), copies on the new clock (`copies`), then `repeat` and `cut`.
+The order is: the clock first (`faster`, then `idle_cap`), copies on the new clock (`copies`), then `begun_at`, `repeat`
+and `cut`.
 """
 
 from __future__ import annotations
@@ -74,6 +75,17 @@ def copies(requests: pl.DataFrame, scale: float, *, span_ns: int, key: int, seed
         turned = (pl.col("arrival_ns") + shift) % span_ns
         parts.append(source.with_columns(turned.alias("arrival_ns")) if shift else source)
     return parts[0] if len(parts) == 1 else pl.concat(parts).sort("arrival_ns", maintain_order=True)
+
+
+def begun_at(requests: pl.DataFrame, start_ns: int, span_ns: int) -> pl.DataFrame:
+    """The trace from `start_ns` on, and then from its begin up to there; a start beyond the span is of a later turn."""
+    import polars as pl
+
+    first_ns = start_ns % span_ns
+    if not first_ns:
+        return requests
+    turned = (pl.col("arrival_ns") + (span_ns - first_ns)) % span_ns
+    return requests.with_columns(turned).sort("arrival_ns", maintain_order=True)
 
 
 def repeat(requests: pl.DataFrame, span_ns: int, length_ns: int) -> pl.DataFrame:

@@ -20,9 +20,11 @@ from planner.report.text import run_report
 from planner.study.curves import Surface
 from planner.study.group import Measured
 from planner.study.horizon_classes import _LEVELS, _quantile
+from planner.study.horizon_hour import hour_of
 from planner.study.routed import Share
 from planner.study.walk import Stage, walk, walk_all
 from planner.traffic.hours import recorded
+from planner.traffic.requests import for_scenario
 
 LEVELS = list(_LEVELS.values())
 TEXT = """
@@ -229,6 +231,31 @@ def test_a_trace_is_followed_hour_by_hour(folder: Path, tmp_path: Path) -> None:
     checked = tree["checked"]
     assert checked["hours"] == 24
     assert abs(checked["power_worst_frac"]) < 0.1
+
+
+def test_an_hour_of_a_trace_has_its_own_requests(tmp_path: Path) -> None:
+    """Three hours, told apart by their prompts; the fifth is the second again, grown to twice as much."""
+    times = [
+        hour * 3600 + k * (1.8 if hour == 1 else 3.6) for hour in range(3) for k in range(2_000 if hour == 1 else 1_000)
+    ]
+    rows = [f"{at:.1f},{100 + int(at // 3600)},10" for at in times]
+    (tmp_path / "t.csv").write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows, "10799.9,102,10"]) + "\n")
+    text = TEXT[: TEXT.index("    arrivals:")] + f"    trace: {tmp_path}/t.csv\n" + TEXT[TEXT.index("    slo: easy") :]
+    scenario = load("-", stdin_text=text, sets=["run.length=10 min", "run.warmup=2 min"])
+    rates = {"chat": np.array([0.9, 1.8, 0.9, 0.9, 4.0, 0.9]) / 3.6}
+    for hour, n in ((1, 1_800), (4, 4_000), (0, 900)):
+        asked = hour_of(scenario, rates, hour, seed=3)
+        assert (asked.run.warmup_s, asked.run.length_s) == (120.0, 3720.0)
+        found = for_scenario(asked, 3).frame
+        before = found.filter(pl.col("arrival_ns") < 120 * 10**9)
+        within = found.filter(pl.col("arrival_ns").is_between(121 * 10**9, 3719 * 10**9))
+        own = within.filter(pl.col("input_tokens") == 100 + hour % 3).height
+        if hour == 4:  # half is the hour as recorded, half a copy of the trace that is turned round its span
+            assert 0.5 <= own / within.height < 1.0
+        else:  # thinned
+            assert own == within.height
+            assert set(before["input_tokens"]) == {100 + (hour - 1) % 3}
+        assert within.height == pytest.approx(n, rel=0.05)
 
 
 def shared_stage(phase: str, limit: float, watts: float) -> Stage:

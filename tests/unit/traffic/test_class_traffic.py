@@ -54,6 +54,28 @@ def test_the_run_cuts_and_repeats_a_trace(write: Write) -> None:
     assert again.frame["arrival_ns"].is_sorted()
 
 
+@pytest.mark.parametrize("trace", ["file", "azure-conv-2023"])
+def test_a_trace_begins_where_it_is_asked_to(write: Write, trace: str) -> None:
+    where = str(write("t.csv", TRACE)) if trace == "file" else trace
+    whole = for_class(cls(trace=where), name="c", seed=1, length_ns=None)
+    start_ns = whole.span_ns // 3
+    keys = {"trace": where, "start": f"{start_ns / 1e9} s"}
+    later = for_class(cls(**keys), name="c", seed=1, length_ns=None)
+    assert later.span_ns == whole.span_ns
+    first = whole.frame.filter(pl.col("arrival_ns") >= start_ns)
+    assert later.frame.head(first.height).equals(first.with_columns(pl.col("arrival_ns") - start_ns))
+    assert later.frame["input_tokens"].sum() == whole.frame["input_tokens"].sum()
+    # Repeated, it is as long as asked, in order, and its first pass is the same.
+    again = for_class(cls(**keys, repeat="true"), name="c", seed=1, length_ns=2 * whole.span_ns)
+    assert again.frame.head(later.frame.height).equals(later.frame)
+    assert again.frame["arrival_ns"].is_sorted()
+    assert again.frame.height >= 2 * later.frame.height - 1 or trace != "file"
+    both = for_class(cls(**keys, speedup="2"), name="c", seed=1, length_ns=None)  # on the clock that is sped up
+    fast = for_class(cls(trace=where, speedup="2"), name="c", seed=1, length_ns=None)
+    n_before = int((fast.frame["arrival_ns"] < start_ns).sum())
+    assert both.frame["input_tokens"][0] == fast.frame["input_tokens"][n_before]
+
+
 def test_the_clock_changes_before_copies_are_made(write: Write) -> None:
     path = str(write("t.csv", TRACE))
     fast = for_class(cls(trace=path, speedup="2", scale="4"), name="c", seed=1, length_ns=None)

@@ -7,7 +7,7 @@ import pytest
 
 from planner.errors import TrafficError
 from planner.traffic import transform
-from planner.traffic.transform import copies, cut, faster, idle_cap, repeat
+from planner.traffic.transform import begun_at, copies, cut, faster, idle_cap, repeat
 
 S = 10**9
 
@@ -81,6 +81,23 @@ def test_a_fraction_is_a_thinned_copy() -> None:
     more = copies(trace, 2.25, **args)
     assert 2200 < more.height < 2300
     assert copies(trace, 1.0, **args).equals(trace)
+
+
+def test_a_trace_begun_later_goes_on_with_what_was_before() -> None:
+    trace = requests(0, 10, 30)
+    span_ns = 40 * S
+    assert begun_at(trace, 0, span_ns).equals(trace)
+    later = begun_at(trace, 10 * S, span_ns)
+    assert arrivals(later) == [0, 20, 30]
+    assert later["input_tokens"].to_list() == [2, 3, 1]
+    assert arrivals(begun_at(trace, 11 * S, span_ns)) == [19, 29, 39]
+    for start_ns in (10 * S + 3 * span_ns, 10 * S - span_ns):  # a later turn, and one before the first
+        assert begun_at(trace, start_ns, span_ns).equals(later)
+    # Repeated, it is the repeated trace from there on.
+    again = repeat(trace, span_ns, 200 * S)["arrival_ns"].to_list()
+    assert (
+        repeat(later, span_ns, 100 * S)["arrival_ns"].to_list()[:7] == [at - 10 * S for at in again if at >= 10 * S][:7]
+    )
 
 
 def test_repeat_starts_again_after_the_span() -> None:
