@@ -210,13 +210,33 @@ impl Blocks {
         let cycles = self.filled_by(to - counter);
         let rest = (to - counter - cycles * self.block_tokens()) as usize;
         // From one token to the next it is the residue before.
-        let (residues, first) = (self.residues.all(), self.residue(0, counter));
-        let sum = |part: &[u32]| part.iter().map(|&n| u64::from(n)).sum::<u64>();
-        let end = self.block_tokens() as usize;
-        let needed = if rest <= first + 1 {
-            sum(&residues[first + 1 - rest..=first])
-        } else {
-            sum(&residues[..=first]) + sum(&residues[end + first + 1 - rest..end])
+        let first = self.residue(0, counter);
+        let needed = match &self.residues.apart {
+            None => {
+                // Each of them or nothing: without a branch, and several at a time.
+                let here = self.residues.here.iter().enumerate();
+                let (first, rest, end) = (first as u32, rest as u32, self.block_tokens);
+                here.map(|(at, &n)| {
+                    let at = at as u32;
+                    let behind = first.wrapping_sub(at).wrapping_add(if at > first { end } else { 0 });
+                    if behind < rest {
+                        n
+                    } else {
+                        0
+                    }
+                })
+                .sum::<u32>()
+                .into()
+            }
+            Some(all) => {
+                let sum = |part: &[u32]| part.iter().map(|&n| u64::from(n)).sum::<u64>();
+                let end = self.block_tokens() as usize;
+                if rest <= first + 1 {
+                    sum(&all[first + 1 - rest..=first])
+                } else {
+                    sum(&all[..=first]) + sum(&all[end + first + 1 - rest..end])
+                }
+            }
         };
         cycles * self.n_decoding + needed
     }

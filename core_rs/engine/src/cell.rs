@@ -270,7 +270,7 @@ impl Sim {
         if let Some(replica) = middle {
             let replica = &self.replicas[replica as usize];
             replica.fetch();
-            replica.fetch_heaps();
+            replica.fetch_ends();
         }
         if let Some(replica) = near {
             let replica = &self.replicas[replica as usize];

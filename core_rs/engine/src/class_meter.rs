@@ -195,7 +195,7 @@ impl ClassMeter {
             Metric::Itl | Metric::Queue => is_within(request, limit),
             Metric::Task => true,
         });
-        self.counts(request.in_span, |c| {
+        self.counts(request.in_span(), |c| {
             c.completed += 1;
             c.attained += u64::from(attained);
             c.single_token += u64::from(gaps == 0);
@@ -203,7 +203,7 @@ impl ClassMeter {
         let window = self.window(clock, end_ns);
         window.completed += 1;
         window.attained += u64::from(attained);
-        if request.in_span {
+        if request.in_span() {
             let came_ns = request.arrival_ns;
             match (decode_ns + gaps / 2).checked_div(gaps) {
                 Some(tpot_ns) => self.latencies.add(pool, Metric::Tpot, came_ns, tpot_ns),
@@ -218,9 +218,9 @@ impl ClassMeter {
         self.latencies.add(pool, Metric::Ttft, request.arrival_ns, request.waited_ns(request.first_token_ns));
     }
 
-    /// A request of the measured span joined its first step.
-    pub fn add_start(&mut self, pool: usize, request: &Request) {
-        self.latencies.add(pool, Metric::Queue, request.arrival_ns, request.start_ns - request.arrival_ns);
+    /// A request of the measured span joined its first step, `queue_ns` after it came.
+    pub fn add_start(&mut self, pool: usize, request: &Request, queue_ns: u64) {
+        self.latencies.add(pool, Metric::Queue, request.arrival_ns, queue_ns);
     }
 
     /// Gaps between tokens: `weight` sequences of the measured span went through steps of a leg, `between_ns` the end

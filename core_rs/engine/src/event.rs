@@ -1,5 +1,5 @@
 //! The queue of what happens next: a heap over small integers with a key each, whose keys can be changed. A node has
-//! four children, side by side: half as many levels as with two, and fewer cache lines on the way through them.
+//! four children, side by side in one cache line: half as many levels as with two, and a line for each.
 //!
 //! Ties are broken by the smaller index, so the order of events never depends on the order of insertion.
 
@@ -8,19 +8,23 @@ use std::collections::BinaryHeap;
 use std::marker::PhantomData;
 
 const ABSENT: u32 = u32::MAX;
-/// Children of a node in the heaps of the simulator.
-pub const CHILDREN: usize = 4;
+/// Children of a node.
+const CHILDREN: usize = 4;
+/// No member.
+const NONE: u128 = u128::MAX;
 
-/// Where the least child of the node at `at` stands; none below a leaf.
-#[inline]
-pub fn least_child<T: Ord + Copy>(heap: &[T], at: usize) -> Option<usize> {
-    let first = CHILDREN * at + 1;
-    match heap.get(first..first + CHILDREN) {
-        Some(all) => {
-            let (a, b) = (usize::from(all[1] < all[0]), 2 + usize::from(all[3] < all[2]));
-            Some(first + if all[b] < all[a] { b } else { a })
-        }
-        None => (first..heap.len()).min_by_key(|&at| heap[at]),
+/// The children of a node; where there are fewer, none behind those.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+struct Siblings([u128; CHILDREN]);
+
+impl Siblings {
+    /// The place of the least, without a branch that cannot be foretold.
+    #[inline]
+    fn least(&self) -> usize {
+        let all = &self.0;
+        let (a, b) = (usize::from(all[1] < all[0]), 2 + usize::from(all[3] < all[2]));
+        a + (b - a) * usize::from(all[b] < all[a])
     }
 }
 
@@ -45,8 +49,10 @@ impl Key for u64 {
 /// Members are `0..n`; each is in the heap at most once. All operations are O(log n).
 #[derive(Debug, Clone)]
 pub struct IndexedHeap<K> {
-    /// Key and, in the lowest 32 bits, member: one comparison for both.
-    heap: Vec<u128>,
+    /// Key and, in the lowest 32 bits, member: one comparison for both. The top is the last of the first four, and the
+    /// children of the node at n are those of the n-th four behind.
+    heap: Vec<Siblings>,
+    len: usize,
     place: Vec<u32>,
     /// Who came up last to the second, third and fourth level below the top.
     risen: [u32; 3],
@@ -56,17 +62,29 @@ pub struct IndexedHeap<K> {
 impl<K: Key> IndexedHeap<K> {
     /// An empty heap for members `0..n`.
     pub fn new(n: usize) -> Self {
-        Self { heap: Vec::with_capacity(n), place: vec![ABSENT; n], risen: [ABSENT; 3], key: PhantomData }
+        let heap = vec![Siblings([NONE; CHILDREN]); n.saturating_sub(1).div_ceil(CHILDREN) + 1];
+        Self { heap, len: 0, place: vec![ABSENT; n], risen: [ABSENT; 3], key: PhantomData }
     }
 
     fn item(packed: u128) -> (K, u32) {
         (K::of(packed >> 32), packed as u32)
     }
 
+    #[inline]
+    fn at(&mut self, at: usize) -> &mut u128 {
+        let place = at + CHILDREN - 1;
+        &mut self.heap[place / CHILDREN].0[place % CHILDREN]
+    }
+
+    fn get(&self, at: usize) -> Option<u128> {
+        let place = at + CHILDREN - 1;
+        (at < self.len).then(|| self.heap[place / CHILDREN].0[place % CHILDREN])
+    }
+
     /// The smallest key and its member.
     #[inline]
     pub fn peek(&self) -> Option<(K, u32)> {
-        self.heap.first().map(|&packed| Self::item(packed))
+        self.get(0).map(Self::item)
     }
 
     /// Who came up to the second, third and fourth level below the top since this was asked last: their turn is near.
@@ -78,14 +96,14 @@ impl<K: Key> IndexedHeap<K> {
     pub fn least(&self, n: usize, found: &mut Vec<(K, u32)>) {
         found.clear();
         let mut frontier: BinaryHeap<Reverse<(u128, usize)>> =
-            self.heap.first().map(|&packed| Reverse((packed, 0))).into_iter().collect();
+            self.get(0).map(|packed| Reverse((packed, 0))).into_iter().collect();
         while let Some(Reverse((packed, at))) = frontier.pop() {
             found.push(Self::item(packed));
             if found.len() == n {
                 return;
             }
             for child in CHILDREN * at + 1..=CHILDREN * at + CHILDREN {
-                if let Some(&packed) = self.heap.get(child) {
+                if let Some(packed) = self.get(child) {
                     frontier.push(Reverse((packed, child)));
                 }
             }
@@ -97,15 +115,14 @@ impl<K: Key> IndexedHeap<K> {
         let at = self.place[member as usize];
         let packed = key.bits() << 32 | u128::from(member);
         if at == ABSENT {
-            self.heap.push(packed);
-            self.rise(self.heap.len() - 1);
+            self.len += 1;
+            self.rise(self.len - 1, packed);
         } else {
             let at = at as usize;
-            let old = std::mem::replace(&mut self.heap[at], packed);
-            if packed < old {
-                self.rise(at);
+            if packed < *self.at(at) {
+                self.rise(at, packed);
             } else {
-                self.sink(at);
+                self.sink(at, packed);
             }
         }
     }
@@ -125,40 +142,43 @@ impl<K: Key> IndexedHeap<K> {
         }
         let at = at as usize;
         self.place[member as usize] = ABSENT;
-        let last = self.heap.len() - 1;
-        if at == last {
-            self.heap.truncate(last);
+        self.len -= 1;
+        let last = std::mem::replace(self.at(self.len), NONE);
+        if at == self.len {
             return;
         }
-        self.heap.swap_remove(at);
-        let moved = self.heap[at] as u32;
-        self.rise(at);
-        self.sink(self.place[moved as usize] as usize);
+        if at > 0 && last < *self.at((at - 1) / CHILDREN) {
+            self.rise(at, last);
+        } else {
+            self.sink(at, last);
+        }
     }
 
-    fn rise(&mut self, mut at: usize) {
-        let item = self.heap[at];
+    /// Put `item` where it belongs, at `at` or above.
+    fn rise(&mut self, mut at: usize, item: u128) {
         while at > 0 {
             let parent = (at - 1) / CHILDREN;
-            if self.heap[parent] <= item {
+            let above = *self.at(parent);
+            if above <= item {
                 break;
             }
-            self.heap[at] = self.heap[parent];
-            self.place[self.heap[at] as u32 as usize] = at as u32;
+            *self.at(at) = above;
+            self.place[above as u32 as usize] = at as u32;
             at = parent;
         }
-        self.heap[at] = item;
+        *self.at(at) = item;
         self.place[item as u32 as usize] = at as u32;
     }
 
-    fn sink(&mut self, mut at: usize) {
-        let item = self.heap[at];
-        while let Some(child) = least_child(&self.heap, at) {
-            let least = self.heap[child];
+    /// Put `item` where it belongs, at `at` or below.
+    fn sink(&mut self, mut at: usize, item: u128) {
+        while let Some(below) = self.heap.get(at + 1) {
+            let child = below.least();
+            let least = below.0[child];
             if item <= least {
                 break;
             }
-            self.heap[at] = least;
+            *self.at(at) = least;
             self.place[least as u32 as usize] = at as u32;
             match at {
                 5..21 => self.risen[0] = least as u32,
@@ -166,9 +186,9 @@ impl<K: Key> IndexedHeap<K> {
                 85..341 => self.risen[2] = least as u32,
                 _ => {}
             }
-            at = child;
+            at = CHILDREN * at + 1 + child;
         }
-        self.heap[at] = item;
+        *self.at(at) = item;
         self.place[item as u32 as usize] = at as u32;
     }
 }

@@ -16,7 +16,15 @@ pub struct Few {
 
 impl Few {
     pub fn len(&self) -> usize {
-        self.n_here as usize + self.apart.as_ref().map_or(0, |apart| apart.len())
+        if self.is_all_here() {
+            return self.n_here as usize;
+        }
+        IN_PLACE + self.apart.as_ref().map_or(0, |apart| apart.len())
+    }
+
+    /// Nothing is apart, without a look at it.
+    fn is_all_here(&self) -> bool {
+        (self.n_here as usize) < IN_PLACE
     }
 
     pub fn is_empty(&self) -> bool {
@@ -27,15 +35,24 @@ impl Few {
         (self.n_here > 0).then_some(self.here[0])
     }
 
+    /// Those in place.
+    pub fn here(&self) -> impl Iterator<Item = u32> + '_ {
+        self.here[..self.n_here as usize].iter().copied()
+    }
+
     pub fn get(&self, at: usize) -> Option<u32> {
         if at < self.n_here as usize {
             return self.here.get(at).copied();
+        }
+        if self.is_all_here() {
+            return None;
         }
         self.apart.as_ref()?.get(at - self.n_here as usize).copied()
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        let apart = self.apart.as_ref().map_or((&[][..], &[][..]), |apart| apart.as_slices());
+        let apart = self.apart.as_ref().filter(|_| !self.is_all_here());
+        let apart = apart.map_or((&[][..], &[][..]), |apart| apart.as_slices());
         self.here[..self.n_here as usize].iter().chain(apart.0).chain(apart.1).copied()
     }
 
@@ -53,11 +70,17 @@ impl Few {
         let slot = self.first()?;
         let [_, rest @ ..] = self.here;
         self.here[..IN_PLACE - 1].copy_from_slice(&rest);
-        match self.apart.as_mut().and_then(|apart| apart.pop_front()) {
+        self.fill_up();
+        Some(slot)
+    }
+
+    /// The last place is free: the first of those apart takes it.
+    fn fill_up(&mut self) {
+        let next = if self.is_all_here() { None } else { self.apart.as_mut().and_then(|apart| apart.pop_front()) };
+        match next {
             Some(next) => self.here[IN_PLACE - 1] = next,
             None => self.n_here -= 1,
         }
-        Some(slot)
     }
 
     /// Take out the slot at `at`.
@@ -71,10 +94,7 @@ impl Few {
         }
         let slot = self.here[at];
         self.here.copy_within(at + 1..n, at);
-        match self.apart.as_mut().and_then(|apart| apart.pop_front()) {
-            Some(next) => self.here[n - 1] = next,
-            None => self.n_here -= 1,
-        }
+        self.fill_up();
         Some(slot)
     }
 

@@ -90,6 +90,7 @@ pub struct Leg {
     pub anchor_ns: u64,
     /// Steps of the line that are done and counted, and where the stretch under way ends.
     pub done: u64,
+    pub done_ns: u64,
     pub planned: u64,
     /// The line holds for so many steps.
     pub valid_steps: u64,
@@ -137,6 +138,7 @@ impl Leg {
         Self {
             anchor_ns,
             done: 0,
+            done_ns: anchor_ns,
             planned: 0,
             valid_steps: line.valid_steps,
             time_fs: line.time_fs,

@@ -51,6 +51,9 @@ pub struct Stretch<'a> {
     pub leg: &'a Leg,
     pub from: u64,
     pub to: u64,
+    /// When the first of them begins, and the last ends.
+    pub begin_ns: u64,
+    pub end_ns: u64,
     pub n_decoding: u64,
     /// The clock of their tokens at step 0 of the leg.
     pub pace: Pace,
@@ -121,12 +124,10 @@ pub struct DeploymentMeter {
 
 impl DeploymentMeter {
     /// Count a stretch of steps, cut at window edges; a step belongs to where it ends, busy time to where it passes.
-    /// Returns where the stretch begins and ends.
-    pub fn add_stretch(&mut self, clock: &Clock, stretch: &Stretch<'_>) -> (u64, u64) {
+    pub fn add_stretch(&mut self, clock: &Clock, stretch: &Stretch<'_>) {
         let leg = stretch.leg;
-        let end = leg.end_of(stretch.to);
-        let begin = leg.end_of(stretch.from);
-        let mut at = begin;
+        let end = stretch.end_ns;
+        let mut at = stretch.begin_ns;
         let mut step = stretch.from;
         loop {
             if !self.open.contains(at) {
@@ -145,7 +146,7 @@ impl DeploymentMeter {
                 .put_in(&mut self.work, stretch, is_last);
             }
             if is_last {
-                return (begin, end);
+                return;
             }
             (at, step) = (cut, to);
         }
@@ -204,9 +205,6 @@ impl DeploymentMeter {
     }
 }
 
-/// Step i of a line.
-const STEP: Line = Line { base: 0, slope: 1 };
-
 /// What a part of a stretch comes to.
 struct Part {
     time_fs: i128,
@@ -233,12 +231,20 @@ fn part_of(stretch: &Stretch<'_>, costs: &Costs, alone: Alone, from: u64, to: u6
         let held = kv_tokens * costs.time_fs.base;
         return part_by(stretch, costs, alone, (from, to), held, |line| line.base);
     }
-    let held = |n| {
-        let grown = stretch.pace.grown(stretch.n_decoding, sums::prefix_product(STEP, costs.time_fs, n));
-        kv_tokens * sums::prefix(costs.time_fs, n) + grown
+    let range = sums::Range::new(from, to);
+    let time_fs = range.sum(costs.time_fs);
+    let grown = if stretch.pace.is_plain() {
+        i128::from(stretch.n_decoding) * range.moment(costs.time_fs)
+    } else {
+        let grown = |n| stretch.pace.grown(stretch.n_decoding, sums::moment(costs.time_fs, n));
+        grown(to) - grown(from)
     };
-    let held = held(to) - if from == 0 { 0 } else { held(from) };
-    part_by(stretch, costs, alone, (from, to), held, |line| sums::sum(line, from, to))
+    // Products of what 64 bits hold are one multiplication.
+    let held = match i64::try_from(time_fs) {
+        Ok(time_fs) => i128::from(stretch.leg.kv_tokens as i64) * i128::from(time_fs),
+        Err(_) => kv_tokens * time_fs,
+    };
+    part_by(stretch, costs, alone, (from, to), held + grown, |line| range.sum(line))
 }
 
 /// The same with its sums and what is held in it.
@@ -357,6 +363,8 @@ mod tests {
             leg: &leg,
             from: 3,
             to: 2_000,
+            begin_ns: leg.end_of(3),
+            end_ns: leg.end_of(2_000),
             n_decoding: 17,
             pace: Pace::default(),
             input_tokens: 0,

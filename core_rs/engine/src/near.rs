@@ -2,7 +2,8 @@
 
 use prefetch_index::prefetch_index;
 
-const LINE_BYTES: usize = 64;
+/// Bytes of a cache line.
+pub const LINE_BYTES: usize = 64;
 
 /// Ask for the cache line in which `value` begins.
 #[inline]

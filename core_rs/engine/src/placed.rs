@@ -57,7 +57,7 @@ pub struct Deployment {
 impl Deployment {
     /// The `at`-th deployment of a checked spec.
     pub fn new(at: usize, placed: &PlacedSpec, hash_tokens: u64) -> Result<Self> {
-        let model = StepModel::new(&placed.deployment)?;
+        let model = StepModel::new(&placed.deployment)?.ready(placed.deployment.serving.max_batch);
         let serving = &placed.deployment.serving;
         let block_bytes = model.kv_bytes_per_token() * serving.block_tokens as f64;
         let host_block_fs = placed.host_link_bytes_per_s.map_or(0.0, |rate| block_bytes / rate * FS_PER_S);

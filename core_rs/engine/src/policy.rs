@@ -17,6 +17,8 @@ pub struct Policy {
     pub has_gaps: bool,
     /// When a request was first looked at is kept.
     pub notes_looks: bool,
+    /// When a request joined its first step is kept.
+    pub notes_starts: bool,
     /// By class: 0 goes first.
     pub level: Vec<usize>,
     pub n_levels: usize,
@@ -29,13 +31,15 @@ impl Policy {
         let mut priorities: Vec<u32> = classes.iter().map(|class| class.priority).collect();
         priorities.sort_unstable();
         priorities.dedup();
+        let limits = |metric| classes.iter().any(|class| class.limits.iter().any(|limit| limit.metric == metric));
         let level = |class: &ClassSpec| priorities.partition_point(|&priority| priority < class.priority);
         Self {
             is_ranked: priorities.len() > 1,
             has_leavers: classes.iter().any(|class| class.timeout_ns.is_some() || class.cancel_after_ns.is_some()),
-            has_gaps: classes.iter().any(|class| class.limits.iter().any(|limit| limit.metric == Metric::Itl)),
+            has_gaps: limits(Metric::Itl),
             has_caps: classes.iter().any(|class| class.batch_cap.is_some()),
             notes_looks,
+            notes_starts: notes_looks || limits(Metric::Queue),
             level: classes.iter().map(level).collect(),
             n_levels: priorities.len(),
             batch_cap: classes.iter().map(|class| class.batch_cap.unwrap_or(u64::MAX)).collect(),

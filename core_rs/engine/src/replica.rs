@@ -10,13 +10,11 @@ mod early;
 mod ends;
 mod form;
 mod handover;
+mod kinks;
 mod leave;
 mod preempt;
 mod queue;
 mod share;
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use crate::blocks::Blocks;
 use crate::class_meter::{ClassMeter, Limit};
@@ -41,6 +39,7 @@ use ahead::Ahead;
 use decode::surplus;
 use ends::Ends;
 use handover::Handover;
+use kinks::Kinks;
 use queue::Waiting;
 
 /// What a replica says of an event that concerns the cell: slots, in order.
@@ -80,14 +79,14 @@ pub struct Desk<'a> {
     pub ending: &'a mut Vec<u32>,
 }
 
-/// A decoding sequence that has not filled its attention window yet: the counter at which it has, and whose it is.
-type Kink = Reverse<(u64, u32, u64)>;
-
 /// Cache lines of a replica that each event needs.
-const HOT_LINES: usize = 8;
+const HOT_LINES: usize = size_of::<Replica>().div_ceil(near::LINE_BYTES);
 
-/// What each event needs stands first, in a few cache lines: with thousands of replicas none of them is near the
-/// processor when its turn comes.
+/// Ends of which the requests are asked for ahead.
+const ENDS_AHEAD: usize = 3;
+
+/// What each event needs stands in a few cache lines: with thousands of replicas none of them is near the processor when
+/// its turn comes.
 #[repr(C, align(64))]
 pub struct Replica {
     /// Tokens that decoding sequences were given so far, each the same: one a step, without drafts.
@@ -111,8 +110,13 @@ pub struct Replica {
     /// Decoding sequences of the measured span, by class.
     n_decoding_in_span: ByClass,
     pace: Pace,
-    kinks: BinaryHeap<Kink>,
-    // From here on, what only some deployments and classes have: looked at only where they do.
+    kinks: Kinks,
+    seldom: Box<Seldom>,
+}
+
+/// What only some deployments and classes have: looked at only where they do.
+#[derive(Default)]
+struct Seldom {
     /// How long the next step waits for the host link.
     stall_fs: i128,
     /// Sequences swapped in or handed over for the step under way: their gap is not that step.
@@ -142,15 +146,12 @@ impl Replica {
             prefilling: Few::default(),
             n_decoding_in_span: ByClass::new(n_classes),
             pace: deployment.pace,
-            stall_fs: 0,
-            kinks: BinaryHeap::new(),
-            resumed: Few::default(),
-            parting: Few::default(),
-            gaps: LongestGaps::default(),
+            kinks: Kinks::default(),
             blocks: deployment.blocks(),
-            ahead: Ahead::default(),
-            handover: Handover::default(),
-            n_running_of: if policy.has_caps { vec![0; n_classes] } else { Vec::new() },
+            seldom: Box::new(Seldom {
+                n_running_of: if policy.has_caps { vec![0; n_classes] } else { Vec::new() },
+                ..Seldom::default()
+            }),
         }
     }
 
@@ -164,35 +165,26 @@ impl Replica {
         near::fetch_lines(&self.counter, HOT_LINES);
     }
 
-    /// Of its heap of ends, too.
-    pub fn fetch_heaps(&self) {
+    /// Of its ends, too.
+    pub fn fetch_ends(&self) {
         self.decoding.fetch();
-        if let Some(kink) = self.kinks.peek() {
-            near::fetch(kink);
-        }
     }
 
     /// And of the requests that its next event is about.
     pub fn fetch_requests(&self, slab: &Slab) {
-        if let Some((_, slot)) = self.decoding.first() {
-            slab.fetch(slot);
-        }
-        if let Some(&Reverse((_, slot, _))) = self.kinks.peek() {
-            slab.fetch(slot);
-        }
-        for slot in [self.prefilling.first(), self.waiting.front()].into_iter().flatten() {
+        for slot in self.decoding.next(ENDS_AHEAD).chain(self.prefilling.here()).chain(self.waiting.here()) {
             slab.fetch(slot);
         }
     }
 
     fn n_running(&self, deployment: &Deployment) -> u64 {
-        let n_held = if deployment.hands_over { self.handover.n_held() } else { 0 };
+        let n_held = if deployment.hands_over { self.seldom.handover.n_held() } else { 0 };
         (self.prefilling.len() + self.decoding.len() + n_held) as u64
     }
 
     /// Some sequences have a first gap in the step under way that is not that step.
     fn has_resumed(&self, deployment: &Deployment) -> bool {
-        (deployment.has_host || deployment.hands_over) && !self.resumed.is_empty()
+        (deployment.has_host || deployment.hands_over) && !self.seldom.resumed.is_empty()
     }
 
     /// A request arrives at `now`. Returns when this replica next needs attention: an idle one at once, but after all
@@ -221,7 +213,7 @@ impl Replica {
     /// The stretch under way ends at `now`, or an idle replica wakes. Returns when it next needs attention, if ever.
     pub fn wake(&mut self, now: u64, desk: &mut Desk<'_>) -> Option<u64> {
         let planned = self.running.as_ref().map(|run| run.planned);
-        let has_chunks = self.count_steps(planned.unwrap_or(0), desk);
+        let has_chunks = self.count_steps(planned.unwrap_or(0), now, desk);
         self.look_back(desk.deployment.is_ahead);
         if self.has_resumed(desk.deployment) {
             self.count_resumed(now, desk);
@@ -243,15 +235,16 @@ impl Replica {
         if let Some(run) = &self.running {
             if !run.is_alone {
                 let done = run.steps_done(run.done, run.planned, end_ns);
-                self.count_steps(done, desk);
+                let done_ns = run.end_of(done);
+                self.count_steps(done, done_ns, desk);
             }
         }
         self.count_generated(desk);
         self.running = None;
     }
 
-    /// Count the steps of the running line up to `to`; true if it was a step with prefill chunks.
-    fn count_steps(&mut self, to: u64, desk: &mut Desk<'_>) -> bool {
+    /// Count the steps of the running line up to `to`, which ends at `end_ns`; true if it was a step with prefill chunks.
+    fn count_steps(&mut self, to: u64, end_ns: u64, desk: &mut Desk<'_>) -> bool {
         let Some(run) = &mut self.running else { return false };
         let from = run.done;
         let steps = to - from;
@@ -275,12 +268,14 @@ impl Replica {
                 at += 1;
             }
         }
-        let between_ns = desk.meter.add_stretch(
+        desk.meter.add_stretch(
             desk.clock,
             &Stretch {
                 leg: run,
                 from,
                 to,
+                begin_ns: run.done_ns,
+                end_ns,
                 n_decoding,
                 pace: run.pace(pace),
                 input_tokens: fresh,
@@ -289,22 +284,24 @@ impl Replica {
                 surplus_tokens: surplus.tokens,
             },
         );
-        for (class, &weight) in desk.classes.iter_mut().zip(self.n_decoding_in_span.all()) {
+        for at in 0..desk.classes.len() {
+            let weight = self.n_decoding_in_span.all()[at];
             if weight > 0 {
-                class.add_gaps(desk.deployment.pool, run, from..to, between_ns, u64::from(weight));
+                desk.classes[at].add_gaps(desk.deployment.pool, run, from..to, (run.done_ns, end_ns), u64::from(weight));
             }
         }
         if desk.policy.has_gaps {
-            self.gaps.add_steps(run.time(), to, counter);
+            self.seldom.gaps.add_steps(run.time(), to, counter);
         }
         self.blocks.advance(self.counter, counter, surplus.blocks);
         self.counter = counter;
         self.kv_tokens += n_decoding * tokens;
         self.window_sum += u64::from(self.n_growing) * tokens;
+        let begin_ns = std::mem::replace(&mut run.done_ns, end_ns);
         run.done = to;
         if desk.timeline.is_kept() {
             let n_prompts = if run.is_alone { u64::from(run.n_chunks) } else { 0 };
-            desk.timeline.add(desk.number, run.end_of(from), run.end_of(to), n_decoding, n_prompts, steps);
+            desk.timeline.add(desk.number, begin_ns, end_ns, n_decoding, n_prompts, steps);
         }
         run.is_alone
     }
@@ -325,7 +322,7 @@ impl Replica {
             if request.generated == 1 {
                 if request.first_token_ns == NEVER {
                     request.first_token_ns = now;
-                    if request.in_span {
+                    if request.in_span() {
                         desk.classes[usize::from(request.class)].add_first_token(pool, request);
                     }
                 }
@@ -333,13 +330,13 @@ impl Replica {
                     desk.notes.first_tokens.push(slot);
                 }
             } else {
-                let gap = now - request.last_token_ns;
+                let gap = now - request.last_token_ns();
                 request.longest_gap_ns = request.longest_gap_ns.max(gap);
-                if request.in_span {
+                if request.in_span() {
                     desk.classes[usize::from(request.class)].add_gap(pool, now, gap);
                 }
             }
-            request.last_token_ns = now;
+            request.note_token(now);
             let is_handed = desk.deployment.role == Role::Prefill && request.leaving == Leaving::Stays;
             if request.generated < request.output_tokens && is_handed {
                 self.hand_over(slot, desk);
@@ -356,11 +353,11 @@ impl Replica {
 
     /// The step under way is done: sequences swapped in for it have their token, after a gap that is not a step.
     fn count_resumed(&mut self, now: u64, desk: &mut Desk<'_>) {
-        while let Some(slot) = self.resumed.pop_first() {
+        while let Some(slot) = self.seldom.resumed.pop_first() {
             let request = &mut desk.slab[slot];
-            let gap = now - request.last_token_ns;
+            let gap = now - request.last_token_ns();
             request.longest_gap_ns = request.longest_gap_ns.max(gap);
-            if request.in_span {
+            if request.in_span() {
                 self.n_decoding_in_span.add(request.class, true);
                 desk.classes[usize::from(request.class)].add_gap(desk.deployment.pool, now, gap);
             }

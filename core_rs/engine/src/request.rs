@@ -1,6 +1,7 @@
 //! One request's life: waiting -> prefilling -> decoding -> gone, with a way back to waiting by preemption.
 
 use crate::inbox::Asked;
+use crate::near;
 use crate::prefix::NONE;
 use crate::time::NEVER;
 
@@ -24,14 +25,41 @@ pub enum Leaving {
     /// It was sent again meanwhile.
     Again,
     Ends(Fate),
+    /// Its slot is free.
+    IsGone,
 }
 
 /// No replica.
 pub const NOWHERE: u32 = u32::MAX;
 
+/// What is so of a request or not, in one byte.
+#[derive(Debug, Clone, Copy, Default)]
+struct Marks(u8);
+
+impl Marks {
+    /// It arrived in [warmup, length): its latencies and its attainment count.
+    const IN_SPAN: u8 = 1;
+    /// Its keys and values are in host memory.
+    const SWAPPED: u8 = 2;
+    /// It has joined a step.
+    const STARTED: u8 = 4;
+    /// It was worked on before, and began anew.
+    const ANEW: u8 = 8;
+    /// Its client is away from where it was sent.
+    const FAR: u8 = 16;
+
+    fn has(self, mark: u8) -> bool {
+        self.0 & mark > 0
+    }
+
+    fn set(&mut self, mark: u8, is_so: bool) {
+        self.0 = self.0 & !mark | if is_so { mark } else { 0 };
+    }
+}
+
 /// A request that is in the system. It leaves no trace here once it is done; `meter.rs` has counted it by then.
 ///
-/// What each of its events needs is in its first cache line, in this order; what is seldom needed is behind it.
+/// What each of its events needs is in its first cache line; what is seldom needed is behind it.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Request {
@@ -50,27 +78,25 @@ pub struct Request {
     /// Tokens to prefill: the prompt, and after a preemption what was generated too.
     pub target: u32,
     pub prefilled: u32,
-    /// From its client to where it was sent and back: what the client waits beside what passes there.
-    pub round_trip_ns: u32,
+    /// Tokens of the step under way that are of its prompt, or are computed again.
+    pub chunk: u32,
     /// Blocks of the sliding layers, taken whole at admission for the length that the sequence will reach.
     pub window_blocks: u32,
     pub class: u16,
-    /// Arrived in [warmup, length): its latencies and its attainment count.
-    pub in_span: bool,
+    marks: Marks,
     pub leaving: Leaving,
-    /// Prompt tokens that were computed, or found in the cache, at least once.
-    pub computed: u32,
-    /// Tokens of the step under way that are of its prompt, or are computed again.
-    pub chunk: u32,
-    /// Its keys and values are in host memory.
-    pub is_swapped: bool,
+    /// Prompt tokens that were computed, or found in the cache, before it began anew.
+    computed: u32,
+    /// From its client to where it was sent and back: what the client waits beside what passes there.
+    round_trip_ns: u32,
     /// Its place in the order of arrival; the key of its random draws.
     pub row: u64,
-    /// When it first joined a step; `NEVER` before.
+    /// When it first joined a step; `NEVER` before, and where nobody asks for it.
     pub start_ns: u64,
-    /// When its latest token came, kept up to date only where a gap can be interrupted (first token, preemption).
-    pub last_token_ns: u64,
-    /// The number of this sending, unique in the cell; `u64::MAX` once it is gone.
+    /// When its latest token came, kept up to date only where a gap can be interrupted (preemption); `NEVER` where that is
+    /// its first.
+    latest_token_ns: u64,
+    /// The number of this sending, unique in the cell; `u64::MAX` once its client has turned away.
     pub stamp: u64,
     pub session: Option<u64>,
     /// When it was sent to its replica.
@@ -98,7 +124,7 @@ impl Request {
         Self {
             row: asked.row,
             class: asked.class,
-            in_span,
+            marks: Marks(if in_span { Marks::IN_SPAN } else { 0 }),
             arrival_ns,
             input_tokens: asked.input_tokens,
             output_tokens: asked.output_tokens,
@@ -107,7 +133,6 @@ impl Request {
             own_entry: NONE,
             own_after: 0,
             cached: 0,
-            is_swapped: false,
             generated: 0,
             target: asked.input_tokens,
             prefilled: 0,
@@ -116,7 +141,7 @@ impl Request {
             seen_ns: NEVER,
             start_ns: NEVER,
             first_token_ns: NEVER,
-            last_token_ns: NEVER,
+            latest_token_ns: NEVER,
             admission: u64::MAX,
             decode_from: 0,
             longest_gap_ns: 0,
@@ -144,36 +169,118 @@ impl Request {
 
     /// The same request sent anew: it begins from its prompt, but its first start and first token stay its first.
     pub fn again(&self) -> Self {
-        Self {
-            computed: self.computed,
+        let mut again = Self {
+            computed: self.computed(),
             cached: self.cached,
             start_ns: self.start_ns,
             first_token_ns: self.first_token_ns,
             longest_gap_ns: self.longest_gap_ns,
             attempt: self.attempt + 1,
-            ..Self::new(&self.asked(), self.in_span, self.arrival_ns)
+            ..Self::new(&self.asked(), self.in_span(), self.arrival_ns)
+        };
+        again.marks.set(Marks::STARTED, self.has_started());
+        again.marks.set(Marks::ANEW, true);
+        again
+    }
+
+    /// Arrived in [warmup, length): its latencies and its attainment count.
+    #[inline]
+    pub fn in_span(&self) -> bool {
+        self.marks.has(Marks::IN_SPAN)
+    }
+
+    /// Its keys and values are in host memory.
+    #[inline]
+    pub fn is_swapped(&self) -> bool {
+        self.marks.has(Marks::SWAPPED)
+    }
+
+    pub fn set_swapped(&mut self, is_swapped: bool) {
+        self.marks.set(Marks::SWAPPED, is_swapped);
+    }
+
+    /// It has joined a step, here or where it was sent before.
+    #[inline]
+    pub fn has_started(&self) -> bool {
+        self.marks.has(Marks::STARTED)
+    }
+
+    /// It joins a step for the first time, at `now`; `is_kept` where somebody asks for that later.
+    #[inline]
+    pub fn note_start(&mut self, now: u64, is_kept: bool) {
+        self.marks.set(Marks::STARTED, true);
+        if is_kept {
+            self.start_ns = now;
+        }
+    }
+
+    /// Its client is `round_trip_ns` away, there and back.
+    pub fn set_round_trip_ns(&mut self, round_trip_ns: u32) {
+        self.round_trip_ns = round_trip_ns;
+        self.marks.set(Marks::FAR, round_trip_ns > 0);
+    }
+
+    /// What its client waits beside what passes where it was sent.
+    #[inline]
+    pub fn round_trip_ns(&self) -> u64 {
+        if self.marks.has(Marks::FAR) {
+            u64::from(self.round_trip_ns)
+        } else {
+            0
+        }
+    }
+
+    /// When the token came after which a gap is counted by itself.
+    pub fn last_token_ns(&self) -> u64 {
+        if self.latest_token_ns == NEVER {
+            self.first_token_ns
+        } else {
+            self.latest_token_ns
+        }
+    }
+
+    /// A token that is not one of a run of steps came at `now`.
+    #[inline]
+    pub fn note_token(&mut self, now: u64) {
+        if now != self.first_token_ns || self.marks.has(Marks::ANEW) {
+            self.latest_token_ns = now;
         }
     }
 
     /// From its arrival to `t_ns`, as its client sees it.
     pub fn waited_ns(&self, t_ns: u64) -> u64 {
-        t_ns - self.arrival_ns + u64::from(self.round_trip_ns)
+        t_ns - self.arrival_ns + self.round_trip_ns()
+    }
+
+    /// Prompt tokens that were computed, or found in the cache, at least once.
+    #[inline]
+    fn computed(&self) -> u32 {
+        let now = self.prefilled.min(self.input_tokens);
+        if self.marks.has(Marks::ANEW) {
+            now.max(self.computed)
+        } else {
+            now
+        }
+    }
+
+    /// What it prefilled is lost.
+    pub fn lose_prefilled(&mut self) {
+        self.computed = self.computed();
+        self.marks.set(Marks::ANEW, true);
+        self.prefilled = 0;
     }
 
     /// Count `tokens` more as prefilled; returns how many of them are prompt tokens computed for the first time.
+    #[inline]
     pub fn prefill(&mut self, tokens: u32) -> u32 {
+        let before = self.computed();
         self.prefilled += tokens;
-        let reached = self.prefilled.min(self.input_tokens);
-        let fresh = reached.saturating_sub(self.computed);
-        self.computed += fresh;
-        fresh
+        self.computed() - before
     }
 
     /// Count its first tokens up to `reused` as found; returns how many of them are prompt tokens not seen before.
     pub fn reuse(&mut self, reused: u64) -> u64 {
-        self.prefilled = reused as u32;
-        let fresh = self.prefilled.min(self.input_tokens).saturating_sub(self.computed);
-        self.computed += fresh;
+        let fresh = self.prefill(reused as u32);
         self.cached += fresh;
         u64::from(fresh)
     }
@@ -218,7 +325,7 @@ impl Default for Chain {
 }
 
 /// Requests that stand together.
-const CHUNK: usize = 1024;
+const CHUNK: usize = 1 << 14;
 
 /// The requests in the system, in slots that are used again.
 #[derive(Debug, Default)]
@@ -234,6 +341,9 @@ impl Slab {
     pub fn insert(&mut self, request: Request) -> u32 {
         if let Some(slot) = self.free.pop() {
             self[slot] = request;
+            if let Some(&next) = self.free.last() {
+                self.fetch_all(next);
+            }
             return slot;
         }
         let slot = self.n_slots();
@@ -245,7 +355,7 @@ impl Slab {
     }
 
     pub fn remove(&mut self, slot: u32) {
-        self[slot].stamp = u64::MAX;
+        self[slot].leaving = Leaving::IsGone;
         self.free.push(slot);
     }
 
@@ -282,9 +392,14 @@ impl Slab {
         &mut self.chains[slot as usize]
     }
 
-    /// Ask for the memory of a request.
+    /// Ask for the memory of a slot.
+    fn fetch_all(&self, slot: u32) {
+        near::fetch_lines(&self[slot].arrival_ns, size_of::<Request>() / near::LINE_BYTES);
+    }
+
+    /// Ask for the memory that each event needs of a request.
     pub fn fetch(&self, slot: u32) {
-        crate::near::fetch_at(&self.chunks[slot as usize / CHUNK], slot as usize % CHUNK);
+        near::fetch_at(&self.chunks[slot as usize / CHUNK], slot as usize % CHUNK);
     }
 
     fn n_slots(&self) -> usize {

@@ -16,6 +16,7 @@ use crate::speculation::{Pace, SpeculationSpec};
 
 mod line;
 mod mean;
+mod narrow;
 mod part;
 mod stages;
 mod table;
@@ -25,6 +26,7 @@ mod tests;
 use line::{round, NEAR};
 pub use line::{Line, Whole};
 pub use mean::PromptCost;
+use narrow::Narrow;
 use part::{ChunkSums, Decoders, Part, PartLine, Work};
 use stages::Stages;
 pub use table::{table, Loads};
@@ -136,6 +138,7 @@ pub struct StepModel {
     chunk_tokens: f64,
     attention_apart: bool,
     speculation: Option<SpeculationSpec>,
+    narrow: Option<Narrow>,
 }
 
 /// What a step does for each decoding sequence.
@@ -192,6 +195,7 @@ impl StepModel {
             chunk_tokens: spec.serving.chunk_tokens as f64,
             attention_apart: spec.engine.attention_apart,
             speculation: spec.serving.speculation,
+            narrow: None,
         })
     }
 
@@ -215,15 +219,29 @@ impl StepModel {
         line
     }
 
-    /// The same in 64 bits where they hold all of it, and no drafts, stages or power cap are in it.
+    /// The same in 64 bits where they are known to hold all of it (`ready`), and no drafts, stages or power cap are in it.
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
     pub fn step_narrow(&self, load: &Load) -> Option<StepLine<i64>> {
-        if self.stages.is_some() || self.speculation.is_some() || self.power.cap_w.is_some() {
-            return None;
+        let narrow = self.narrow.as_ref()?;
+        let count = narrow.count(load)?;
+        let decoders = count.decoders(self, load);
+        let share = count.group_share;
+        if load.chunks.is_empty() {
+            let none = ChunkSums::default();
+            let work = self.whole.work_of::<false>(&self.kv, &decoders, share, count.touched, &none, &none);
+            return Some(self.line(&decoders, share, &work));
         }
-        let (decoders, work) = self.work(load, Draft::NONE);
-        self.is_narrow(&decoders, &work).then(|| self.line(&decoders, &work))
+        let (all, group) = self.chunk_sums(load.chunks);
+        let touched = self.touched.frac(decoders.routed.saturating_add(all.tokens as u64));
+        let work = self.whole.work_of::<true>(&self.kv, &decoders, share, touched, &all, &group);
+        self.is_narrow(&decoders, &work).then(|| self.line(&decoders, share, &work))
+    }
+
+    /// Ready for many steps of up to `max_batch` sequences.
+    pub fn ready(mut self, max_batch: u64) -> Self {
+        self.narrow = Narrow::new(&self, max_batch);
+        self
     }
 
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
@@ -233,7 +251,7 @@ impl StepModel {
             return self.cost_in_stages(stages, load, draft);
         }
         let (decoders, work) = self.work(load, draft);
-        self.line(&decoders, &work)
+        self.line(&decoders, decoders.group_share(), &work)
     }
 
     /// What a load comes to.
@@ -253,38 +271,12 @@ impl StepModel {
     /// What that takes.
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
-    fn line<T: Whole>(&self, decoders: &Decoders, work: &Work) -> StepLine<T> {
+    fn line<T: Whole>(&self, decoders: &Decoders, group_share: f64, work: &Work) -> StepLine<T> {
         let (m, c) = (&self.whole.memory, &self.whole.compute);
-        let line = self.whole.line(decoders, work, self.attention_apart);
+        let line = self.whole.line(decoders, group_share, work, self.attention_apart);
         let bytes_slope = m.kv_bytes * decoders.pairs_slope;
         let attention_flops_slope = c.decode_pair_flops * (decoders.verified * decoders.pairs_slope);
         self.powered(line, work, bytes_slope, attention_flops_slope)
-    }
-
-    /// Whether 64 bits hold all that `line` computes: of a time, whose parts are added up, three times as much; of what is
-    /// only rounded, itself.
-    #[expect(clippy::inline_always, reason = "it is a part of `step_narrow`")]
-    #[inline(always)]
-    fn is_narrow(&self, decoders: &Decoders, work: &Work) -> bool {
-        let p = &self.power;
-        let host_s = self.whole.host_sequence_s * decoders.group_seqs;
-        let step_s = work.memory_s + work.compute_s + work.network_s + host_s + self.launch_s;
-        let n = self.n_chips as f64;
-        let drawn_fj = (p.active_w.max(p.max_w) * n * step_s + work.joules(p)) * FEMTO;
-        let pairs_slope = decoders.verified * decoders.pairs_slope;
-        let slope_s = (self.whole.memory.kv_s + self.whole.compute.decode.pair) * pairs_slope;
-        let slope_fj = (p.active_w.max(p.max_w) * n * slope_s) * FEMTO
-            + (p.j_per_byte * self.whole.memory.kv_bytes
-                + p.j_per_flop_attention * self.whole.compute.decode_pair_flops)
-                * pairs_slope
-                * FEMTO;
-        let most = (step_s + slope_s) * (3.0 * FEMTO);
-        let flops = work.rest_flops + work.expert_flops + work.attention_flops;
-        let amounts = work.bytes
-            + self.whole.memory.kv_bytes * pairs_slope
-            + flops
-            + self.whole.compute.decode_pair_flops * pairs_slope;
-        most < NEAR && drawn_fj < NEAR && slope_fj < NEAR && amounts < NEAR
     }
 
     /// The decoding sequences of a load, all in one attention group.

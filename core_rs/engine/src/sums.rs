@@ -4,6 +4,49 @@
 
 use crate::step::Line;
 
+/// Steps `from..to`, as sums over them need them.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    n: i128,
+    /// Sums of i, and of i^2, over the steps.
+    first: i128,
+    second: i128,
+}
+
+impl Range {
+    #[inline]
+    pub fn new(from: u64, to: u64) -> Self {
+        if to < 1 << 20 {
+            // All of it in 64 bits, and known to be.
+            let (of, up) = (from as i64, to as i64);
+            let pairs = |n: i64| n * (n - 1) / 2;
+            let squares = |n: i64| (n - 1) * n * (2 * n - 1) / 6;
+            return Self {
+                n: i128::from(up - of),
+                first: i128::from(pairs(up) - pairs(of)),
+                second: i128::from(squares(up) - squares(of)),
+            };
+        }
+        Self {
+            n: i128::from(to) - i128::from(from),
+            first: triangle(to) - triangle(from),
+            second: pyramid(to) - pyramid(from),
+        }
+    }
+
+    /// Sum of a line.
+    #[inline]
+    pub fn sum(&self, line: Line) -> i128 {
+        line.base * self.n + line.slope * self.first
+    }
+
+    /// Sum of i times a line.
+    #[inline]
+    pub fn moment(&self, line: Line) -> i128 {
+        line.base * self.first + line.slope * self.second
+    }
+}
+
 /// Sum of a line over steps `from..to`.
 #[inline]
 pub fn sum(line: Line, from: u64, to: u64) -> i128 {
@@ -15,16 +58,15 @@ pub fn sum(line: Line, from: u64, to: u64) -> i128 {
 pub fn prefix(line: Line, n: u64) -> i128 {
     if n < 1 << 32 {
         // Factors that are known to have a sign in 64 bits are one multiplication.
-        return line.base * i128::from(n as u32) + line.slope * i128::from(n as i64 * (n as i64 - 1) / 2);
+        return line.base * i128::from(n as u32) + line.slope * i128::from((n * n.saturating_sub(1) / 2) as i64);
     }
     line.base * i128::from(n) + if line.slope == 0 { 0 } else { line.slope * triangle(n) }
 }
 
-/// Sum over steps `0..n` of the product of two lines: sum of (p + q i)(a + b i).
+/// Sum over steps `0..n` of i times a line.
 #[inline]
-pub fn prefix_product(x: Line, y: Line, n: u64) -> i128 {
-    let (first, second) = (triangle(n), pyramid(n));
-    x.base * y.base * i128::from(n) + (x.base * y.slope + x.slope * y.base) * first + x.slope * y.slope * second
+pub fn moment(line: Line, n: u64) -> i128 {
+    line.base * triangle(n) + line.slope * pyramid(n)
 }
 
 /// Sum of i over 0..n.
@@ -108,12 +150,14 @@ mod tests {
 
     #[test]
     fn sums_equal_the_loop() {
-        let (x, y) = (Line { base: 7, slope: 3 }, Line { base: 11, slope: 2 });
+        let x = Line { base: 7, slope: 3 };
         for n in 0..40u64 {
             let each = |i: u64| x.base + x.slope * i128::from(i);
             assert_eq!(prefix(x, n), (0..n).map(each).sum::<i128>());
-            let product = (0..n).map(|i| each(i) * (y.base + y.slope * i128::from(i))).sum::<i128>();
-            assert_eq!(prefix_product(x, y, n), product);
+            let moment_of = |from: u64| (from..n).map(|i| i128::from(i) * each(i)).sum::<i128>();
+            assert_eq!(moment(x, n), moment_of(0));
+            let range = Range::new(n / 3, n);
+            assert_eq!((range.sum(x), range.moment(x)), ((n / 3..n).map(each).sum(), moment_of(n / 3)));
             assert_eq!(sum(x, n / 3, n), (n / 3..n).map(each).sum::<i128>());
         }
     }
@@ -124,6 +168,9 @@ mod tests {
             let wide = i128::from(n);
             assert_eq!(triangle(n), wide * (wide - 1) / 2);
             assert_eq!(pyramid(n), (wide - 1) * wide * (2 * wide - 1) / 6);
+            let (from, line) = (n / 3, Line { base: 5, slope: 7 });
+            assert_eq!(Range::new(from, n).sum(line), sum(line, from, n));
+            assert_eq!(Range::new(from, n).moment(line), moment(line, n) - moment(line, from));
         }
     }
 

@@ -62,7 +62,7 @@ impl Sim {
         }
         request.window_blocks = deployment.window_blocks(request) as u32;
         if let Some(&away) = self.spec.classes[usize::from(request.class)].round_trip_ns.get(deployment.pool) {
-            request.round_trip_ns = away;
+            request.set_round_trip_ns(away);
         }
         if let Some(after) = self.spec.classes[usize::from(request.class)].timeout_ns {
             let event = Event::TimesOut { row: request.row, slot, stamp: request.stamp };
@@ -133,7 +133,7 @@ impl Sim {
         }
         let (row, class, has_session, replica) =
             (request.row, usize::from(request.class), request.session.is_some(), request.replica);
-        let heard_ns = end_ns.saturating_add(u64::from(request.round_trip_ns));
+        let heard_ns = end_ns.saturating_add(request.round_trip_ns());
         self.slab.remove(slot);
         if let Some(begin_ns) = self.inbox.ended(row, true) {
             let is_task = has_session && self.clock.in_span(begin_ns) && !self.spec.classes[class].chains_go_on;
@@ -174,7 +174,7 @@ impl Sim {
             return;
         }
         let request = self.slab[slot].clone();
-        self.classes[usize::from(request.class)].add_failed(&self.clock, t, request.in_span, fate);
+        self.classes[usize::from(request.class)].add_failed(&self.clock, t, request.in_span(), fate);
         self.part(slot, t, Leaving::Ends(fate));
         self.break_chain(request.row, request.class, t);
     }
@@ -226,7 +226,7 @@ impl Sim {
     pub(super) fn try_again(&mut self, slot: u32, t: u64, wait: u64) {
         self.stamp(slot);
         let request = &self.slab[slot];
-        let (class, in_span) = (usize::from(request.class), request.in_span);
+        let (class, in_span) = (usize::from(request.class), request.in_span());
         let event = Event::IsSentAgain { row: request.row, slot, stamp: request.stamp };
         self.classes[class].add_retried(&self.clock, t, in_span);
         self.agenda.set(t.saturating_add(wait), event);
@@ -236,7 +236,7 @@ impl Sim {
     fn fail(&mut self, slot: u32, t: u64, fate: Fate) {
         let request = self.slab[slot].clone();
         self.slab.remove(slot);
-        self.classes[usize::from(request.class)].add_failed(&self.clock, t, request.in_span, fate);
+        self.classes[usize::from(request.class)].add_failed(&self.clock, t, request.in_span(), fate);
         self.keep_row(&request, fate, NEVER);
         self.break_chain(request.row, request.class, t);
     }
@@ -249,13 +249,13 @@ impl Sim {
                 self.classes[usize::from(request.class)].add_failed(
                     &self.clock,
                     self.now_ns,
-                    request.in_span,
+                    request.in_span(),
                     Fate::Unfinished,
                 );
                 self.keep_row(&request, Fate::Unfinished, NEVER);
             }
             Leaving::Ends(fate) => self.keep_row(&request, fate, NEVER),
-            Leaving::Again => {}
+            Leaving::Again | Leaving::IsGone => {}
         }
     }
 
@@ -322,6 +322,7 @@ impl Sim {
     }
 
     pub(super) fn is_current(&self, slot: u32, stamp: u64) -> bool {
-        self.slab[slot].stamp == stamp
+        let request = &self.slab[slot];
+        request.stamp == stamp && request.leaving != Leaving::IsGone
     }
 }

@@ -146,7 +146,7 @@ impl Sim {
     /// A failure took a request, which is on no replica now: it is sent again at once, or turned away.
     pub(super) fn lose(&mut self, slot: u32, t: u64) {
         let request = &self.slab[slot];
-        self.classes[usize::from(request.class)].add_lost(&self.clock, t, request.in_span);
+        self.classes[usize::from(request.class)].add_lost(&self.clock, t, request.in_span());
         if self.spec.lost_are_rejected {
             self.turn_away(slot, t);
         } else {

@@ -2,7 +2,6 @@
 
 use super::share::Reuse;
 use super::{Desk, Replica};
-use crate::time::NEVER;
 
 impl Replica {
     /// Admit waiting requests to the step that begins at `now`, of which `budget` tokens are left.
@@ -20,7 +19,7 @@ impl Replica {
             let tokens = u64::from(request.target);
             let blocks = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks);
             // One that comes back from host memory decodes in this step: its next token needs room, too.
-            let next = if request.is_swapped {
+            let next = if request.is_swapped() {
                 let given = self.pace.tokens(1).min(u64::from(request.output_tokens - request.generated));
                 self.blocks.blocks_of(tokens + given) - self.blocks.blocks_of(tokens)
             } else {
@@ -37,7 +36,7 @@ impl Replica {
             }
             self.waiting.pop_front();
             self.start(slot, blocks, &reuse, now, desk);
-            if desk.slab[slot].is_swapped {
+            if desk.slab[slot].is_swapped() {
                 self.swap_in(slot, blocks, desk);
                 *budget = budget.saturating_sub(desk.deployment.verified_tokens);
             } else {
@@ -54,7 +53,7 @@ impl Replica {
         if desk.policy.has_caps {
             let class = usize::from(desk.slab[slot].class);
             for (other, &cap) in desk.policy.batch_cap.iter().enumerate() {
-                if other == class || self.n_running_of[other] > 0 {
+                if other == class || self.seldom.n_running_of[other] > 0 {
                     most = most.min(cap);
                 }
             }
@@ -70,12 +69,12 @@ impl Replica {
         *desk.next_admission += 1;
         let class = usize::from(request.class);
         if desk.policy.has_caps {
-            self.n_running_of[class] += 1;
+            self.seldom.n_running_of[class] += 1;
         }
-        if request.start_ns == NEVER {
-            request.start_ns = now;
-            if request.in_span {
-                desk.classes[class].add_start(desk.deployment.pool, request);
+        if !request.has_started() {
+            request.note_start(now, desk.policy.notes_starts);
+            if request.in_span() {
+                desk.classes[class].add_start(desk.deployment.pool, request, now - request.arrival_ns);
             }
         }
     }
@@ -83,11 +82,11 @@ impl Replica {
     /// The sequence in `slot` comes back from host memory and decodes on; the step waits for the link.
     fn swap_in(&mut self, slot: u32, blocks: u64, desk: &mut Desk<'_>) {
         self.blocks.host.swap_in(blocks);
-        self.stall_fs += i128::from(blocks) * desk.deployment.host_block_fs;
+        self.seldom.stall_fs += i128::from(blocks) * desk.deployment.host_block_fs;
         self.start_decoding(slot, desk);
         let request = &mut desk.slab[slot];
-        request.is_swapped = false;
-        self.n_decoding_in_span.take(request.class, request.in_span);
-        self.resumed.push(slot);
+        request.set_swapped(false);
+        self.n_decoding_in_span.take(request.class, request.in_span());
+        self.seldom.resumed.push(slot);
     }
 }

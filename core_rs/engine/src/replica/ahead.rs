@@ -19,7 +19,7 @@ impl Replica {
     /// Places that are not free yet.
     pub(super) fn n_leaving(&self, deployment: &Deployment) -> u64 {
         if deployment.is_ahead {
-            self.ahead.ended.len() as u64
+            self.seldom.ahead.ended.len() as u64
         } else {
             0
         }
@@ -47,7 +47,7 @@ impl Replica {
             return;
         }
         if let Some(run) = &self.running {
-            self.ahead.seen_ns = run.end_of(run.done.saturating_sub(1));
+            self.seldom.ahead.seen_ns = run.end_of(run.done.saturating_sub(1));
         }
         self.let_leave();
     }
@@ -55,20 +55,21 @@ impl Replica {
     /// With nothing left to run, there is nothing to be ahead of.
     pub(super) fn look_up_if_idle(&mut self, now: u64, is_ahead: bool) {
         if is_ahead && self.prefilling.is_empty() && self.decoding.is_empty() {
-            self.ahead.seen_ns = now;
+            self.seldom.ahead.seen_ns = now;
             self.let_leave();
         }
     }
 
     /// Has the request in `slot` been seen?
     pub(super) fn is_seen(&self, slot: u32, desk: &Desk<'_>) -> bool {
-        !desk.deployment.is_ahead || desk.slab[slot].sent_ns <= self.ahead.seen_ns
+        !desk.deployment.is_ahead || desk.slab[slot].sent_ns <= self.seldom.ahead.seen_ns
     }
 
     /// Whether the next boundary may change something that this one could not.
     pub(super) fn is_behind(&self, desk: &Desk<'_>) -> bool {
         desk.deployment.is_ahead
-            && (!self.ahead.ended.is_empty() || self.waiting.front().is_some_and(|slot| !self.is_seen(slot, desk)))
+            && (!self.seldom.ahead.ended.is_empty()
+                || self.waiting.front().is_some_and(|slot| !self.is_seen(slot, desk)))
     }
 
     /// A sequence of `tokens` tokens has ended: it gives its blocks back, one step late where steps are formed ahead.
@@ -79,19 +80,19 @@ impl Replica {
         }
         let request = &desk.slab[slot];
         if desk.policy.has_caps {
-            self.n_running_of[usize::from(request.class)] -= 1;
+            self.seldom.n_running_of[usize::from(request.class)] -= 1;
         }
         let own = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks) - request.shared_blocks;
         let deepest = if self.blocks.cache.is_some() { desk.slab.chain_mut(slot).leave().0 } else { NONE };
-        self.ahead.ended.push((own, deepest));
+        self.seldom.ahead.ended.push((own, deepest));
     }
 
     /// Sequences that ended give their places and blocks back.
     pub(super) fn let_leave(&mut self) {
-        for &(own, deepest) in &self.ahead.ended {
+        for &(own, deepest) in &self.seldom.ahead.ended {
             self.blocks.give(own);
             self.blocks.let_go(deepest);
         }
-        self.ahead.ended.clear();
+        self.seldom.ahead.ended.clear();
     }
 }

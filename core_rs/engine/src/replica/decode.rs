@@ -1,7 +1,5 @@
 //! The account of the decoding sequences: who joins and leaves it, and when a window is full.
 
-use std::cmp::Reverse;
-
 use super::{finish, Desk, Ends, Replica};
 use crate::blocks::Blocks;
 use crate::request::{Request, Slab};
@@ -69,12 +67,12 @@ impl Replica {
         self.kv_tokens += kv;
         self.blocks.start_decoding(kv, self.counter);
         self.decoding.push(self.counter, request.output_tokens - request.generated, slot);
-        self.n_decoding_in_span.add(request.class, request.in_span);
+        self.n_decoding_in_span.add(request.class, request.in_span());
         if let Some(window) = desk.deployment.window_tokens {
             self.window_sum += (kv + 1).min(window);
             if kv + 1 < window {
                 self.n_growing += 1;
-                self.kinks.push(Reverse((self.counter + window - kv - 1, slot, request.admission)));
+                self.kinks.push(self.counter + window - kv - 1, slot, request.admission);
             }
         }
     }
@@ -92,7 +90,7 @@ impl Replica {
         if self.blocks.n_decoding() == 0 {
             self.pace.restart();
         }
-        self.n_decoding_in_span.take(request.class, request.in_span);
+        self.n_decoding_in_span.take(request.class, request.in_span());
         if desk.policy.has_gaps {
             self.keep_longest_gap(request);
         }
@@ -106,18 +104,13 @@ impl Replica {
 
     /// What a decoding request saw of the steps since it began to decode here.
     pub(super) fn keep_longest_gap(&self, request: &mut Request) {
-        request.longest_gap_ns = request.longest_gap_ns.max(self.gaps.longest_after(request.decode_from));
+        request.longest_gap_ns = request.longest_gap_ns.max(self.seldom.gaps.longest_after(request.decode_from));
     }
 
     /// Sequences whose window is full now stop growing; true if there was one.
     pub(super) fn pass_kinks(&mut self, slab: &Slab) -> bool {
         let mut is_changed = false;
-        while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
-            let is_stale = slab[slot].admission != admission;
-            if !is_stale && at > self.counter {
-                break;
-            }
-            self.kinks.pop();
+        while let Some((at, is_stale)) = self.kinks.pass(self.counter, slab) {
             if !is_stale {
                 self.n_growing -= 1;
                 self.window_sum -= self.counter - at;

@@ -61,13 +61,13 @@ impl Replica {
         if !std::mem::replace(&mut self.is_calm, true) || self.is_end_ahead(desk) {
             return end;
         }
-        self.count_steps(1, desk);
+        self.count_steps(1, end, desk);
         self.pass_kinks(desk.slab);
         self.take_chunks(end, desk);
         let next = if self.next_blocks(desk.slab) > self.blocks.free() {
             // Somebody is driven out there, which has its time.
             if let Some(run) = &mut self.running {
-                (run.anchor_ns, run.done, run.planned) = (end, 0, 0);
+                (run.anchor_ns, run.done, run.done_ns, run.planned) = (end, 0, end, 0);
             }
             Some(end)
         } else {
@@ -103,7 +103,7 @@ impl Replica {
         if boundary >= run.planned || end >= horizon.next_arrival_ns.min(horizon.deadline_ns) {
             return None;
         }
-        self.count_steps(boundary, desk);
+        self.count_steps(boundary, end, desk);
         let next = self.form_step(end, false, desk)?;
         Some(self.run_ahead(next, desk))
     }

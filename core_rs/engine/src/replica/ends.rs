@@ -1,7 +1,6 @@
-//! When decoding sequences end: a heap of eight bytes a sequence and four children a node, so that its top and a way
-//! through it touch few cache lines.
+//! When decoding sequences end. The next few are in order; those behind them are not, so that with many sequences neither
+//! a new one nor an end touches more than a cache line or two, and putting the next few in order goes straight through.
 
-use crate::event::{least_child, CHILDREN};
 use crate::near;
 
 /// Slots by the decode counter at which they end, the first first; of equals the lower slot.
@@ -9,24 +8,30 @@ use crate::near;
 pub(super) struct Ends {
     /// No end is before it, and none so far behind that 32 bits do not hold the distance.
     base: u64,
-    /// Distance of the end in the upper half, the slot in the lower.
-    heap: Vec<u64>,
+    /// Distance of the end in the upper half, the slot in the lower. The first ends, the first last; of all where there
+    /// are any.
+    soon: Vec<u64>,
+    /// All that are behind those, in no order.
+    later: Vec<u64>,
 }
+
+/// So many are put in order at a time, or this share of all.
+const FEW: usize = 16;
+const SHARE: usize = 8;
 
 impl Ends {
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.soon.len() + self.later.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.soon.is_empty()
     }
 
-    /// Ask for the memory of the upper levels, and of the last place.
+    /// Ask for the memory of the first ends, and of where new ones go.
     pub fn fetch(&self) {
-        for at in [0, 8, 16, self.heap.len()] {
-            near::fetch_at(&self.heap, at);
-        }
+        near::fetch_at(&self.soon, self.soon.len().saturating_sub(1));
+        near::fetch_at(&self.later, self.later.len());
     }
 
     fn item(&self, key: u64) -> (u64, u32) {
@@ -35,85 +40,98 @@ impl Ends {
 
     /// The first end, and whose it is.
     pub fn first(&self) -> Option<(u64, u32)> {
-        self.heap.first().map(|&key| self.item(key))
+        self.soon.last().map(|&key| self.item(key))
+    }
+
+    /// Slots of the next `n` ends.
+    pub fn next(&self, n: usize) -> impl Iterator<Item = u32> + '_ {
+        self.soon.iter().rev().take(n).map(|&key| key as u32)
     }
 
     /// A sequence ends `left` tokens from `counter` on; none ends before `counter`.
     pub fn push(&mut self, counter: u64, left: u32, slot: u32) {
-        if self.heap.is_empty() {
+        if self.is_empty() {
             self.base = counter;
         } else if counter - self.base + u64::from(left) > u64::from(u32::MAX) {
             let passed = (counter - self.base) << 32;
-            self.heap.iter_mut().for_each(|key| *key -= passed);
+            self.soon.iter_mut().chain(&mut self.later).for_each(|key| *key -= passed);
             self.base = counter;
         }
-        self.heap.push(((counter - self.base + u64::from(left)) << 32) | u64::from(slot));
-        self.rise(self.heap.len() - 1);
+        let key = ((counter - self.base + u64::from(left)) << 32) | u64::from(slot);
+        let is_later = match self.soon.first() {
+            Some(&last) => key > last && (self.soon.len() >= FEW || !self.later.is_empty()),
+            None => false,
+        };
+        if is_later {
+            self.later.push(key);
+            return;
+        }
+        let at = self.soon.partition_point(|&other| other > key);
+        self.soon.insert(at, key);
+        let many = self.n_few() * 4;
+        if self.soon.len() > many {
+            self.later.extend(self.soon.drain(..many / 2));
+        }
+    }
+
+    fn n_few(&self) -> usize {
+        FEW.max(self.len() / SHARE)
     }
 
     pub fn pop(&mut self) -> Option<(u64, u32)> {
-        let first = self.first()?;
-        self.heap.swap_remove(0);
-        if !self.heap.is_empty() {
-            self.sink(0);
+        let first = self.soon.pop().map(|key| self.item(key));
+        if self.soon.is_empty() && !self.later.is_empty() {
+            self.sort_few();
         }
-        Some(first)
+        first
+    }
+
+    /// Put the first of those behind in order.
+    fn sort_few(&mut self) {
+        let n = self.n_few().min(self.later.len());
+        let begin = self.later.len() - n;
+        if begin > 0 {
+            self.later.select_nth_unstable_by(begin, |a, b| b.cmp(a));
+        }
+        self.soon.extend(self.later.drain(begin..));
+        self.soon.sort_unstable_by(|a, b| b.cmp(a));
     }
 
     pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.heap.iter().map(|&key| key as u32)
+        self.soon.iter().chain(&self.later).map(|&key| key as u32)
     }
 
     /// Take `slot` out; true if it was in.
     pub fn remove(&mut self, slot: u32) -> bool {
-        let Some(at) = self.slots().position(|other| other == slot) else { return false };
-        self.heap.swap_remove(at);
-        if at < self.heap.len() {
-            self.rise(at);
-            self.sink(at);
+        if let Some(at) = self.soon.iter().position(|&key| key as u32 == slot) {
+            self.soon.remove(at);
+            if self.soon.is_empty() {
+                self.sort_few();
+            }
+            return true;
         }
-        true
+        let at = self.later.iter().position(|&key| key as u32 == slot);
+        at.map(|at| self.later.swap_remove(at)).is_some()
     }
 
     /// Ends before `to`, and whose they are, in any order.
     pub fn before(&self, to: u64, mut each: impl FnMut(u64, u32)) {
-        if self.first().is_none_or(|(end, _)| end >= to) {
-            return;
-        }
-        // Below a node that ends later, all do.
-        let mut places = vec![0];
-        while let Some(at) = places.pop() {
-            let (end, slot) = self.item(self.heap[at]);
+        let mut is_done = false;
+        for &key in self.soon.iter().rev() {
+            let (end, slot) = self.item(key);
+            is_done = end >= to;
+            if is_done {
+                break;
+            }
             each(end, slot);
-            let children = CHILDREN * at + 1..self.heap.len().min(CHILDREN * at + 1 + CHILDREN);
-            places.extend(children.filter(|&at| self.item(self.heap[at]).0 < to));
         }
-    }
-
-    fn rise(&mut self, mut at: usize) {
-        let key = self.heap[at];
-        while at > 0 {
-            let parent = (at - 1) / CHILDREN;
-            if self.heap[parent] <= key {
-                break;
-            }
-            self.heap[at] = self.heap[parent];
-            at = parent;
+        if !is_done {
+            self.later
+                .iter()
+                .map(|&key| self.item(key))
+                .filter(|&(end, _)| end < to)
+                .for_each(|(end, slot)| each(end, slot));
         }
-        self.heap[at] = key;
-    }
-
-    fn sink(&mut self, mut at: usize) {
-        let key = self.heap[at];
-        while let Some(child) = least_child(&self.heap, at) {
-            let least = self.heap[child];
-            if key <= least {
-                break;
-            }
-            self.heap[at] = least;
-            at = child;
-        }
-        self.heap[at] = key;
     }
 }
 

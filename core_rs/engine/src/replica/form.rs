@@ -1,8 +1,6 @@
 //! How the next step is formed: who is driven out, which prompts are worked on, who is let in, and how often the step
 //! can be repeated as it is.
 
-use std::cmp::Reverse;
-
 use super::{Desk, Replica};
 use crate::request::Slab;
 use crate::step::{Chunk, Load};
@@ -19,7 +17,7 @@ impl Replica {
             self.preempt(now, desk);
             (is_changed, is_preempted) = (true, true);
         }
-        if desk.deployment.hands_over && !is_preempted && !self.handover.incoming.is_empty() {
+        if desk.deployment.hands_over && !is_preempted && !self.seldom.handover.incoming.is_empty() {
             self.let_in(desk);
         }
         self.fill_chunks(now, is_preempted, desk);
@@ -28,13 +26,13 @@ impl Replica {
         if !has_chunks && n_decoding == 0 {
             self.running = None;
             if desk.policy.has_gaps {
-                self.gaps.clear();
+                self.seldom.gaps.clear();
             }
             return None;
         }
         // The next step may admit again, or a first gap is counted by itself.
         let is_hurried = is_preempted || self.is_behind(desk) || self.has_resumed(desk.deployment);
-        let stall_fs = if desk.deployment.has_host { std::mem::take(&mut self.stall_fs) } else { 0 };
+        let stall_fs = if desk.deployment.has_host { std::mem::take(&mut self.seldom.stall_fs) } else { 0 };
         let is_alone = has_chunks || stall_fs > 0;
         if let Some(run) = self.running.as_ref().filter(|run| !is_changed && !is_alone && run.done < run.valid_steps) {
             let (done, valid) = (run.done, run.valid_steps);
@@ -76,12 +74,9 @@ impl Replica {
         if let Some((end, _)) = self.decoding.first() {
             steps = steps.min(self.pace.steps_for(end - self.counter));
         }
-        while let Some(&Reverse((at, slot, admission))) = self.kinks.peek() {
-            if slab[slot].admission == admission {
-                steps = steps.min(self.pace.steps_for(at - self.counter));
-                break;
-            }
-            self.kinks.pop();
+        let steps_to = |at: u64| self.pace.steps_for(at.saturating_sub(self.counter));
+        if let Some(at) = self.kinks.first_near(slab, |at| steps_to(at) < steps) {
+            steps = steps_to(at);
         }
         let tokens = self.pace.tokens(steps);
         let allowed = self.blocks.tokens_allowed(self.counter, tokens);
@@ -94,7 +89,7 @@ impl Replica {
     /// Whether one that waits in host memory may have room at a later step though it has none now: with drafts the room
     /// that its next step needs hangs on the clock.
     fn may_return_later(&self, slab: &Slab) -> bool {
-        !self.pace.is_plain() && self.waiting.front().is_some_and(|slot| slab[slot].is_swapped)
+        !self.pace.is_plain() && self.waiting.front().is_some_and(|slot| slab[slot].is_swapped())
     }
 
     /// Prefill chunks of the next step: admitted prompts first, then the queue in order while there is room.

@@ -17,11 +17,11 @@ impl Replica {
         let is_more = if self.waiting.remove(slot) {
             self.abandon(slot, desk);
             self.waiting.len() > 0
-        } else if let Some(at) = self.handover.incoming.iter().position(|&other| other == slot) {
-            self.handover.incoming.remove(at);
-            !self.handover.incoming.is_empty()
+        } else if let Some(at) = self.seldom.handover.incoming.iter().position(|&other| other == slot) {
+            self.seldom.handover.incoming.remove(at);
+            !self.seldom.handover.incoming.is_empty()
         } else {
-            self.parting.push(slot);
+            self.seldom.parting.push(slot);
             return (Withdrawn::AtBoundary, Some(self.next_boundary(now)));
         };
         // Whoever was held up behind it may be let in.
@@ -32,7 +32,7 @@ impl Replica {
     fn abandon(&mut self, slot: u32, desk: &mut Desk<'_>) {
         let request = &mut desk.slab[slot];
         self.blocks.take_own(request.own_entry, request.row, true);
-        if request.is_swapped {
+        if request.is_swapped() {
             let blocks = self.blocks.blocks_of(u64::from(request.target)) + u64::from(request.window_blocks);
             self.blocks.host.swap_in(blocks);
         }
@@ -50,7 +50,7 @@ impl Replica {
     /// At a boundary: those whose client has gone leave, unless they have ended; true if one left.
     pub(super) fn let_go(&mut self, desk: &mut Desk<'_>) -> bool {
         let mut is_changed = false;
-        while let Some(slot) = self.parting.pop_first() {
+        while let Some(slot) = self.seldom.parting.pop_first() {
             if desk.ended.iter().any(|&(ended, _)| ended == slot) {
                 continue;
             }
@@ -60,7 +60,7 @@ impl Replica {
                 is_changed = true;
             } else {
                 self.prefilling.retain(|other| other != slot);
-                for list in [&mut self.handover.moving, &mut self.handover.ready] {
+                for list in [&mut self.seldom.handover.moving, &mut self.seldom.handover.ready] {
                     list.retain(|&other| other != slot);
                 }
                 let request = &mut desk.slab[slot];
@@ -79,7 +79,8 @@ impl Replica {
         if let Some(run) = &self.running {
             if !run.is_alone && now > 0 {
                 let done = run.steps_done(run.done, run.planned, now - 1);
-                self.count_steps(done, desk);
+                let done_ns = run.end_of(done);
+                self.count_steps(done, done_ns, desk);
             }
         }
         self.count_generated(desk);
@@ -89,9 +90,9 @@ impl Replica {
             }
         }
         let mut lost: Vec<u32> = self.decoding.slots().chain(self.prefilling.iter()).collect();
-        lost.append(&mut self.handover.moving);
-        lost.append(&mut self.handover.ready);
-        lost.extend(self.handover.incoming.drain(..));
+        lost.append(&mut self.seldom.handover.moving);
+        lost.append(&mut self.seldom.handover.ready);
+        lost.extend(self.seldom.handover.incoming.drain(..));
         lost.append(&mut self.waiting.drain());
         for &slot in &lost {
             desk.slab[slot].admission = u64::MAX;

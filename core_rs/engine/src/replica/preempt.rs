@@ -20,7 +20,7 @@ impl Replica {
             let request = &mut desk.slab[slot];
             let (target, prefilled) = (u64::from(request.target), u64::from(request.prefilled));
             self.reserved_tokens -= target;
-            request.prefilled = 0;
+            request.lose_prefilled();
             self.release(slot, target, prefilled, desk);
         } else {
             self.decoding.remove(slot);
@@ -43,14 +43,15 @@ impl Replica {
         self.release(slot, tokens, if is_swapped { 0 } else { tokens }, desk);
         let request = &mut desk.slab[slot];
         if !is_newcomer {
-            request.last_token_ns = now;
+            request.note_token(now);
         }
-        request.is_swapped = is_swapped;
+        request.set_swapped(is_swapped);
         if is_swapped {
             (request.target, request.prefilled) = (held, held);
-            self.stall_fs += i128::from(blocks) * desk.deployment.host_block_fs;
+            self.seldom.stall_fs += i128::from(blocks) * desk.deployment.host_block_fs;
         } else {
-            (request.target, request.prefilled) = (held + 1, 0);
+            request.target = held + 1;
+            request.lose_prefilled();
         }
     }
 }

@@ -38,6 +38,11 @@ impl Waiting {
         self.first.first().or_else(|| self.others.iter().flatten().find_map(Few::first))
     }
 
+    /// The first few of the first level.
+    pub fn here(&self) -> impl Iterator<Item = u32> + '_ {
+        self.first.here()
+    }
+
     /// Take a request out, if it waits here.
     pub fn remove(&mut self, slot: u32) -> bool {
         self.levels().any(|level| level.position(slot).is_some_and(|at| level.remove(at).is_some()))

@@ -16,7 +16,7 @@ impl Replica {
     pub(super) fn look_up(&mut self, slot: u32, desk: &Desk<'_>) -> Reuse {
         let Some(cache) = &mut self.blocks.cache else { return Reuse::default() };
         let request = &desk.slab[slot];
-        if request.is_swapped {
+        if request.is_swapped() {
             return Reuse::default();
         }
         let size = |at| desk.deployment.stretch_blocks(at, request);
@@ -29,7 +29,7 @@ impl Replica {
     /// Whether the next step, which has `budget` tokens left, takes the whole prompt in `slot`, if it has to.
     pub(super) fn is_taken_whole(&self, slot: u32, reuse: &Reuse, budget: u64, desk: &Desk<'_>) -> bool {
         let request = &desk.slab[slot];
-        if !desk.deployment.has_whole_prompts || request.is_swapped {
+        if !desk.deployment.has_whole_prompts || request.is_swapped() {
             return true;
         }
         let reused = self.blocks.tokens_reused(reuse.found.blocks + reuse.own, request.target);
@@ -50,16 +50,18 @@ impl Replica {
             chain.n_held = reuse.found.n_hashes;
         }
         self.blocks.take(blocks - (reuse.found.blocks - reuse.found.fetched) - reuse.own);
-        self.stall_fs += i128::from(reuse.found.fetched) * desk.deployment.host_block_fs;
+        if reuse.found.fetched > 0 {
+            self.seldom.stall_fs += i128::from(reuse.found.fetched) * desk.deployment.host_block_fs;
+        }
         let request = &mut desk.slab[slot];
         request.own_entry = NONE;
         request.shared_blocks = reuse.found.blocks;
-        if request.is_swapped {
+        if request.is_swapped() {
             return;
         }
         let reused = self.blocks.tokens_reused(reuse.found.blocks + reuse.own, request.target);
         let cached = request.reuse(reused);
-        let is_first = request.start_ns == crate::time::NEVER;
+        let is_first = !request.has_started();
         let hit = (reuse.found.n_hashes as u64 * desk.deployment.hash_tokens).min(u64::from(request.input_tokens));
         let hit = if is_first { hit } else { 0 };
         if hit > 0 || cached > 0 {
@@ -95,7 +97,7 @@ impl Replica {
     pub(super) fn release(&mut self, slot: u32, tokens: u64, left_tokens: u64, desk: &mut Desk<'_>) {
         let request = &mut desk.slab[slot];
         if desk.policy.has_caps {
-            self.n_running_of[usize::from(request.class)] -= 1;
+            self.seldom.n_running_of[usize::from(request.class)] -= 1;
         }
         let all = self.blocks.blocks_of(tokens) + u64::from(request.window_blocks);
         if self.blocks.cache.is_none() {

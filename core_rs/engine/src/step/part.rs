@@ -40,7 +40,7 @@ pub(super) struct Decoders {
 
 impl Decoders {
     /// What of all sequences is in the busiest group.
-    fn group_share(&self) -> f64 {
+    pub fn group_share(&self) -> f64 {
         if self.n_seqs == 0.0 {
             0.0
         } else {
@@ -198,41 +198,55 @@ impl Part {
     }
 
     /// What the decoding sequences and the chunks move, compute and wait for; a share `touched` of the experts is read.
+    pub fn work(&self, kv: &KvModel, decoders: &Decoders, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
+        self.work_of::<true>(kv, decoders, decoders.group_share(), touched, all, group)
+    }
+
+    /// The same where the busiest group is known to have `group_share` of the sequences; without `CHUNKS` there are none.
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
-    pub fn work(&self, kv: &KvModel, decoders: &Decoders, touched: f64, all: &ChunkSums, group: &ChunkSums) -> Work {
+    pub fn work_of<const CHUNKS: bool>(
+        &self,
+        kv: &KvModel,
+        decoders: &Decoders,
+        group_share: f64,
+        touched: f64,
+        all: &ChunkSums,
+        group: &ChunkSums,
+    ) -> Work {
         let (m, c) = (&self.memory, &self.compute);
         let &Decoders { n_seqs, group_seqs, verified, pairs, query_pairs, .. } = decoders;
         let (n_tokens, group_tokens) = (n_seqs * verified, group_seqs * verified);
-        let group_share = decoders.group_share();
+        // Nothing is below 0, so adding none of them is the same as not adding them.
+        let and = |amount: f64, of_chunks: f64| if CHUNKS { amount + of_chunks } else { amount };
         // Read with what was drafted; written for every token worked on.
         let moves = pairs + (kv.full_layers + kv.sliding_layers) * (n_seqs * (verified - 1.0) + n_tokens);
-        let routed = n_tokens + all.tokens;
-        let attention_memory_s = m.kv_s * (moves * group_share + group.kv_moves);
-        let attention_compute_s = c.decode.pair * query_pairs * group_share + c.prefill.pair * group.pairs;
+        let routed = and(n_tokens, all.tokens);
+        let attention_memory_s = m.kv_s * and(moves * group_share, group.kv_moves);
+        let attention_compute_s = and(c.decode.pair * query_pairs * group_share, c.prefill.pair * group.pairs);
         let expert_memory_s = m.expert_s * (touched * self.skew).min(1.0);
+        let compute_s = (c.decode.rest + c.decode.lm_head) * group_tokens + c.decode.experts * n_tokens;
+        let compute_s = and(compute_s, c.prefill.rest * group.tokens);
+        let compute_s = and(compute_s, c.prefill.lm_head * group.count);
+        let compute_s = and(compute_s, c.prefill.experts * all.tokens);
         Work {
             attention_memory_s,
             attention_compute_s,
             expert_memory_s,
-            expert_compute_s: c.decode.experts * n_tokens + c.prefill.experts * all.tokens,
+            expert_compute_s: and(c.decode.experts * n_tokens, c.prefill.experts * all.tokens),
             bytes: m.rest_bytes
                 + m.expert_bytes * touched
-                + m.kv_bytes * (moves + all.kv_moves)
-                + m.state_bytes * (n_seqs + all.count),
-            memory_s: m.rest_s + expert_memory_s + attention_memory_s + m.state_s * (group_seqs + group.count),
-            rest_flops: c.rest_flops * routed + c.lm_head_flops * (n_tokens + all.count),
+                + m.kv_bytes * and(moves, all.kv_moves)
+                + m.state_bytes * and(n_seqs, all.count),
+            memory_s: m.rest_s + expert_memory_s + attention_memory_s + m.state_s * and(group_seqs, group.count),
+            rest_flops: c.rest_flops * routed + c.lm_head_flops * and(n_tokens, all.count),
             expert_flops: c.expert_flops * routed,
-            attention_flops: c.decode_pair_flops * query_pairs + c.prefill_pair_flops * all.pairs,
-            compute_s: (c.decode.rest + c.decode.lm_head) * group_tokens
-                + c.decode.experts * n_tokens
-                + c.prefill.rest * group.tokens
-                + c.prefill.lm_head * group.count
-                + c.prefill.experts * all.tokens
-                + attention_compute_s,
-            network_s: self.network.latency_s
-                + self.network.token_s * group_tokens
-                + self.network.prompt_token_s * group.tokens,
+            attention_flops: and(c.decode_pair_flops * query_pairs, c.prefill_pair_flops * all.pairs),
+            compute_s: compute_s + attention_compute_s,
+            network_s: and(
+                self.network.latency_s + self.network.token_s * group_tokens,
+                self.network.prompt_token_s * group.tokens,
+            ),
         }
     }
 
@@ -245,8 +259,13 @@ impl Part {
     /// The time of that work and of the steps that follow.
     #[expect(clippy::inline_always, reason = "what is not asked for of a step is not computed")]
     #[inline(always)]
-    pub fn line<T: Whole>(&self, decoders: &Decoders, work: &Work, attention_apart: bool) -> PartLine<T> {
-        let group_share = decoders.group_share();
+    pub fn line<T: Whole>(
+        &self,
+        decoders: &Decoders,
+        group_share: f64,
+        work: &Work,
+        attention_apart: bool,
+    ) -> PartLine<T> {
         let memory_slope_s = self.memory.kv_s * decoders.pairs_slope * group_share;
         let compute_slope_s = self.compute.decode.pair * (decoders.verified * decoders.pairs_slope) * group_share;
         let network_fs = T::rounded(work.network_s * FEMTO);

@@ -101,7 +101,7 @@ impl StepModel {
         let (mut one, mut slowest, mut valid_steps) = (PartLine::NONE, PartLine::NONE, u64::MAX);
         for (count, part) in &stages.kinds {
             let work = part.work(&self.kv, &batch.decoders, batch.touched, &batch.all, &batch.group);
-            let line = part.line(&batch.decoders, &work, self.attention_apart);
+            let line = part.line(&batch.decoders, batch.decoders.group_share(), &work, self.attention_apart);
             valid_steps = valid_steps.min(line.valid_steps);
             one = one.plus(&line.times(*count));
             slowest = line.times(batch.count).or_longer(slowest, &mut valid_steps);

@@ -309,12 +309,13 @@ fn a_step_in_64_bits_is_that_in_128() {
     let mut dice = Stream::new(12, Purpose::RouterChoice, 0, 0);
     for spec in deployments() {
         let model = StepModel::new(&spec).unwrap();
+        let ready = model.clone().ready(256);
         let (mut n_held, mut n_not) = (0, 0);
         for at in 0..500 {
             let mut chunks = Vec::new();
             let mut load = random_load(&mut dice, model.window_tokens(), &mut chunks);
             load.context_tokens <<= (at % 5) * 9; // up to what no cache holds, and 64 bits do not
-            match model.step_narrow(&load) {
+            match ready.step_narrow(&load) {
                 Some(line) => {
                     n_held += 1;
                     assert_eq!(line, narrow(&model.step(&load)));
@@ -326,5 +327,5 @@ fn a_step_in_64_bits_is_that_in_128() {
     }
     let mut capped = llama_on_h100(1);
     capped.serving.power_cap_w = Some(500.0);
-    assert!(StepModel::new(&capped).unwrap().step_narrow(&decode(1, 9, 0)).is_none());
+    assert!(StepModel::new(&capped).unwrap().ready(9).step_narrow(&decode(1, 9, 0)).is_none());
 }
