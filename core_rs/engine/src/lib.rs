@@ -42,6 +42,7 @@ pub mod sample;
 #[cfg(test)]
 mod samples;
 pub mod sketch;
+pub mod slab;
 pub mod spec;
 pub mod speculation;
 pub mod split;

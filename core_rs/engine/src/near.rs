@@ -5,12 +5,6 @@ use prefetch_index::prefetch_index;
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// Ask for the cache line in which `value` begins.
-#[inline]
-pub fn fetch<T>(value: &T) {
-    prefetch_index(std::slice::from_ref(value), 0);
-}
-
 /// Ask for the cache lines behind that of `first`, `n` in all.
 #[inline]
 pub fn fetch_lines(first: &u64, n: usize) {

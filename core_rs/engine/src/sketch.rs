@@ -5,7 +5,7 @@
 //! value read back from its bucket's middle is at most 1/256 = 0.39 % off. Merging in any order gives the same sketch.
 
 use crate::step::Line;
-use crate::sums;
+use crate::sums::Range;
 use crate::time::{ns_from_fs, FS_PER_NS};
 
 /// How many values a sketch keeps exactly.
@@ -66,7 +66,7 @@ impl Sketch {
         if weight == 0 || from >= to {
             return;
         }
-        self.sum_fs += sums::sum(line, from, to) * i128::from(weight);
+        self.sum_fs += Range::new(from, to).sum(line) * i128::from(weight);
         let mut step = from;
         while step < to {
             let value = ns_from_fs(line.base + line.slope * i128::from(step));

@@ -2,7 +2,8 @@
 
 use super::{finish, Desk, Ends, Replica};
 use crate::blocks::Blocks;
-use crate::request::{Request, Slab};
+use crate::request::Request;
+use crate::slab::Slab;
 
 /// What sequences do not take of the step in which they end.
 #[derive(Debug, Clone, Copy, Default)]

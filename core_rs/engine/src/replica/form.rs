@@ -2,7 +2,7 @@
 //! can be repeated as it is.
 
 use super::{Desk, Replica};
-use crate::request::Slab;
+use crate::slab::Slab;
 use crate::step::{Chunk, Load};
 
 impl Replica {

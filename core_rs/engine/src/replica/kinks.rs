@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::request::Slab;
+use crate::slab::Slab;
 use crate::time::NEVER;
 
 /// The decode counter at which the window of a sequence is full, and whose it is: its slot, and its admission, which

@@ -2,7 +2,7 @@
 
 use crate::few::Few;
 use crate::policy::Policy;
-use crate::request::Slab;
+use crate::slab::Slab;
 
 /// A queue for each level of priority; one where all are equal.
 #[derive(Debug)]
