@@ -288,7 +288,8 @@ impl Replica {
         for at in 0..desk.classes.len() {
             let weight = self.n_decoding_in_span.all()[at];
             if weight > 0 {
-                desk.classes[at].add_gaps(desk.deployment.pool, run, from..to, (run.done_ns, end_ns), u64::from(weight));
+                let (pool, between_ns) = (desk.deployment.pool, (run.done_ns, end_ns));
+                desk.classes[at].add_gaps(pool, run, from..to, between_ns, u64::from(weight));
             }
         }
         if desk.policy.has_gaps {
