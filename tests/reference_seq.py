@@ -43,7 +43,7 @@ def cost_of(deployment: str, load: tuple[int, int, int, int], chunks: tuple[tupl
     for name, value in answer.items():
         is_femto = name.endswith(("_s", "_j"))
         if is_femto and abs(value) >= 8.0:
-            reject()  # a double does not hold each unit of it: such a drawn step is not compared, and any other is an error
+            reject()  # a double does not hold each unit of it: such a drawn step is not compared
         line[name] = round(Fraction(value) * 10**15) if is_femto else int(value)
     return line
 
