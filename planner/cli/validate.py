@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli import output
+
+if TYPE_CHECKING:
+    from planner.errors import Notice
 
 SCHEMA = "planner.validate/1"
 METRICS = ("tpot", "ttft")
@@ -63,7 +66,7 @@ def command(
     from planner.model import validate
     from planner.model.calibration import load, shipped
     from planner.model.energy import read_energy
-    from planner.model.points import read_points
+    from planner.model.points import pooled_engines, read_points
 
     if sum(table is not None for table in (points, energy, requests)) > 1:
         raise click.UsageError("--points, --energy and --requests exclude each other: one table at a time")
@@ -107,13 +110,14 @@ def command(
         text = f"{headline_text(result['headline'])}\n\n{_folds(result['cross_validated'])}"
         output.reply(SCHEMA, result, text, to)
         return
+    notices: tuple[Notice, ...] = ()
     if energy is not None:
         check = validate.check_energy(read_energy(energy), used)
         text = _energy(check.result)
     else:
         assert points is not None
         table = read_points(points)
-        check = validate.check_points(table, used)
+        check, notices = validate.check_points(table, used), pooled_engines(table)
         text = _points(check.result)
         if simulate:
             from planner.cli.validate_simulated import simulated
@@ -126,7 +130,7 @@ def command(
         except OSError as error:
             raise RunError(f"cannot write {out}: {error}; name a place that can be written") from None
         text += f"\nwrote {out}"
-    output.reply(SCHEMA, check.result, text, to)
+    output.reply(SCHEMA, check.result, text, to, warnings=notices)
 
 
 def _sample(text: str | None) -> int | None:

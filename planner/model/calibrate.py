@@ -1,8 +1,8 @@
 """`planner calibrate`: coefficients, stack corrections, bands and errors, from a table of measured points.
 
 Rows that a fit does not use, by name: `doubtful` (marked unclean), `duplicate` (the same settings and the same figures
-as an earlier row), `unplaced` (no deployment, or it does not fit memory). A TPOT at one output token does not exist and
-is not read (`one_token`); its TTFT is.
+as an earlier row), `unplaced` (no deployment, it does not fit memory, or its engine is none of those fitted). A TPOT at
+one output token does not exist and is not read (`one_token`); its TTFT is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import FactError, Fault
 from planner.model import accuracy, bands, best
 from planner.model.calibration import Calibration
-from planner.model.coefficients import engines_and_habits, flat_names, prior
+from planner.model.coefficients import ENGINES, engines_and_habits, flat_names, prior
 from planner.model.energy import chip_facts, fit_energy, read_energy
 from planner.model.fit import SCALES, Fit, Target, minimise, weights
 from planner.model.folds import KINDS, Fold, folds
@@ -63,7 +63,7 @@ def usable(points: Points) -> Used:
             left_out["doubtful"] += 1
         elif same in seen:
             left_out["duplicate"] += 1
-        elif ix < 0:
+        elif ix < 0 or row["backend"] not in ENGINES:
             left_out["unplaced"] += 1
         elif row["ttft_ms"] is None and row["tpot_ms"] is None:
             left_out["unmeasured"] += 1

@@ -89,11 +89,7 @@ class Calibration:
         """What a row would take if the chips of every vendor were served as those of the measured points are."""
         import numpy as np
 
-        engines, habits = self.engines, self.habits
-        for group in points.groups:
-            for table in (engines, habits):
-                table.setdefault(group["engine"], table["generic"])
-        found, reasons = steady(points, engines, habits)
+        found, reasons = steady(points, *self._parts())
         at = [i for i, ix in enumerate(points.group_ix) if ix >= 0]
         values = dict(found)
         for metric in METRICS:

@@ -7,6 +7,7 @@ table leaves open is settled by rules that are named here, once:
 - `eight_bit_cache`: keys and values are 8 bits beside fp8 and fp4 weights, as the benchmark's recipes set them.
 - `server_batch`: the server is set up to hold 1,024 sequences in each attention group.
 - `crosses_domains`: a measured layout may be wider than a scale-up domain.
+- `pooled_engine`: an engine that the catalogue does not have takes the mean of those measured.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import core
-from planner.errors import FactError, Fault, near
+from planner.errors import FactError, Fault, Notice, near
 from planner.facts import catalog
+from planner.model.coefficients import ENGINES
 from planner.model.spec import deployment_spec
 from planner.model.text_table import text_table, with_numbers
 
@@ -49,6 +51,8 @@ one takes as a share of a step.
 OPTIONAL = ("point", "deployment", "harness", "measured_on", "clean", "ttft_ms", "tpot_ms", *WORKERS, *DRAFTS)
 MEASURED = ("ttft_ms", "tpot_ms")
 SERVER_BATCH = 1024
+POOLED = "generic"
+"""The engine whose figures are the mean of those measured."""
 _INFINITE = float("inf")
 _NUMBERS = (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *DRAFTS, *MEASURED)
 _TEXTS = ("point", "deployment", "model", "chip", "backend", "precision", "mode", "harness", "measured_on")
@@ -110,6 +114,7 @@ def _undated(texts: Sequence[str | None], path: Path) -> Iterator[Fault]:
 def whole_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """One row; what a table does not have is None."""
     typed: dict[str, Any] = {name: row.get(name) for name in (*_TEXTS, *_NUMBERS)}
+    typed["backend"] = typed["backend"] and str(typed["backend"]).lower()
     typed["clean"] = str(row.get("clean") or "true").lower() in {"true", "1", "yes"}
     return typed
 
@@ -193,7 +198,8 @@ def _undivided(row: Mapping[str, Any], side: str) -> str:
 def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]) -> dict[str, Any]:
     """The group of a row; its chip and model join the tables."""
     facts = catalog.load()
-    chip, model, engine = facts.chip(row["chip"]), facts.model(row["model"]), facts.engine(row["backend"])
+    chip, model = facts.chip(row["chip"]), facts.model(row["model"])
+    engine = facts.engine(row["backend"] if is_known(row["backend"]) else POOLED)
 
     def built(side: str) -> dict[str, Any]:
         degree, stages = int(row[f"{side}attention_dp"] or 1), int(row.get(f"{side}pp") or 1)
@@ -232,13 +238,39 @@ def _group(row: Mapping[str, Any], chips: dict[str, Any], models: dict[str, Any]
     }
 
 
+def is_known(engine: str) -> bool:
+    """Whether the catalogue has a serving engine of this name."""
+    try:
+        catalog.load().engine(engine)
+    except FactError:
+        return False
+    return True
+
+
+def pooled_engines(points: Points) -> tuple[Notice, ...]:
+    """Engines of a table that the catalogue does not have, and what stands in for them."""
+    found: dict[str, int] = {}
+    for row, ix in zip(points.rows, points.group_ix, strict=True):
+        if ix >= 0 and not is_known(row["backend"]):
+            found[row["backend"]] = found.get(row["backend"], 0) + 1
+    return tuple(
+        Notice(
+            "pooled_engine",
+            f"{n} row{'s' * (n > 1)} with engine '{name}': pooled figures, and the band of an engine that was never"
+            f" measured{near(name, ENGINES)}",
+        )
+        for name, n in sorted(found.items())
+    )
+
+
 def steady_spec(points: Points, engines: Mapping[str, Any], habits: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of `core.steady` for these points under these engines."""
+    """The spec of `core.steady` for these points under these engines; one that is not among them is `POOLED`."""
+    names = {group["engine"] for group in points.groups}
     return {
         "chips": points.chips,
         "models": points.models,
-        "engines": dict(engines),
-        "habits": dict(habits),
+        "engines": {name: engines.get(name, engines.get(POOLED)) for name in names},
+        "habits": {name: habits.get(name, habits.get(POOLED)) for name in names},
         "groups": points.groups,
     }
 

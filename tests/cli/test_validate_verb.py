@@ -24,6 +24,20 @@ def points(tmp_path: Path) -> Path:
     return path
 
 
+def test_an_engine_that_is_not_known_has_pooled_figures_and_a_warning(points: Path) -> None:
+    points.write_text(POINTS.replace(",vllm,", ",SGLng,"), encoding="utf-8")
+    done = planner("validate", "--points", str(points), "--simulate", "--json")
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
+    assert (body["result"]["predicted"], body["result"]["simulated"]["simulated"]) == (1, 1)
+    (warning,) = body["warnings"]
+    assert warning["message"].startswith("1 row with engine 'sglng': pooled figures")
+    assert warning["message"].endswith("; did you mean sglang?")
+    # Capitals are no other engine.
+    points.write_text(POINTS.replace(",vllm,", ",vLLM,"), encoding="utf-8")
+    assert json.loads(planner("validate", "--points", str(points), "--json").stdout)["warnings"] == []
+
+
 def test_every_row_has_a_number_or_a_reason(points: Path, tmp_path: Path) -> None:
     out = tmp_path / "predictions.parquet"
     done = planner("validate", "--points", str(points), "--out", str(out), "--json")

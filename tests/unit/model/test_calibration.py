@@ -15,7 +15,7 @@ from planner.model.calibrate import calibrate, usable
 from planner.model.calibration import load, shipped
 from planner.model.coefficients import COEFFICIENTS, ENGINES
 from planner.model.engine_facts import engine_files
-from planner.model.points import place, read_points
+from planner.model.points import place, pooled_engines, read_points
 
 ROW = {
     "point": "p",
@@ -98,9 +98,18 @@ def test_what_is_new_widens_the_band() -> None:
 
 
 def test_an_unknown_engine_takes_the_mean_of_those_measured() -> None:
-    found = shipped().predict(place([{**ROW, "backend": "generic"}]))
-    assert found.values["tpot_s"][0] > 0
-    assert found.grades == ["assumed"]
+    """As `generic`, and with the band of an engine that was not measured: wider than that of one that was."""
+    points = place([{**ROW, "backend": "generic"}, {**ROW, "backend": "lmdeploy"}, ROW])
+    found = shipped().predict(points)
+    assert found.reasons == ["", "", ""]
+    assert found.grades == ["assumed", "assumed", "estimate"]
+    for metric in ("ttft", "tpot"):
+        low, middle, high = (found.values[f"{metric}{part}_s"] for part in ("_low", "", "_high"))
+        assert [values[0] for values in (low, middle, high)] == [values[1] for values in (low, middle, high)]
+        assert np.all((low < middle) & (middle < high))
+        assert high[1] / low[1] > high[2] / low[2]
+    assert [notice.code for notice in pooled_engines(points)] == ["pooled_engine"]
+    assert pooled_engines(points)[0].message.startswith("1 row with engine 'lmdeploy': pooled figures")
 
 
 def test_errors_of_a_table() -> None:
