@@ -7,8 +7,9 @@ PyCapsule protocol (`__arrow_c_stream__`), numeric columns only.
 from typing import final
 
 __all__ = [
-    "Arrivals",
     "EngineError",
+    "Offered",
+    "Realised",
     "Sim",
     "Table",
     "__version__",
@@ -36,12 +37,32 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 @final
-class Arrivals:
-    """Arrivals by law, some at a time."""
+class Realised:
+    """A profile whose realisations several walk over: a span of them is drawn once, by all of them."""
 
-    def __new__(cls, spec: bytes) -> Arrivals: ...
-    def next(self, most: int) -> Table:
-        """The next arrivals, at most `most`; fewer are the last. Column arrival_ns UInt64."""
+    def __new__(cls, spec: bytes) -> Realised: ...
+
+@final
+class Offered:
+    """The requests of some cells, drawn as they are asked for.
+
+    `beside` has for each class the recorded rows (arrival_ns UInt64, sorted, input_tokens and output_tokens UInt32), a
+    `Realised`, or None, as its source asks.
+    """
+
+    def __new__(cls, spec: bytes, beside: list[object], cells: list[int], keeps_rows: bool) -> Offered: ...
+    def next(self, most: int) -> tuple[Table, list[int], bool]:
+        """Requests of the cells, one cell after the other, how many of each cell, and whether they are the last.
+
+        Of all cells at most `most` are gone through. Columns arrival_ns UInt64, class_ix UInt16, input_tokens and
+        output_tokens UInt32, and row UInt64 if rows are kept and there are any.
+        """
+
+    def expected(self) -> list[float]:
+        """About how many requests come of each class, in all cells."""
+
+    def seen(self) -> list[list[tuple[int, int, int]]]:
+        """By cell asked for and class: requests so far, those of them drawn again, the least KV tokens of one."""
 
 @final
 class Sim:

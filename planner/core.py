@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner import _core
-from planner.errors import CoreError, Fault, Infeasible, PlannerError
+from planner.errors import CoreError, Fault, Infeasible, PlannerError, RunError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,7 +87,18 @@ def _translate(error: _core.EngineError) -> PlannerError:
     if kind == "bug":
         info = ", ".join(f"{name} {value}" for name, value in _core.build_info())
         return CoreError(Fault(what=f"bug in the core: {what}", way_out=f"please report it with: {info}"))
+    if kind == "disk":
+        return RunError(Fault(what=what, way_out="free some space there, or set TMPDIR to a larger disk"))
     return CoreError(Fault(what=f"{where}: {what}", way_out=way_out))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """What the core refuses, as errors of ours."""
+    try:
+        yield
+    except _core.EngineError as error:
+        raise _translate(error) from None
 
 
 def _json(spec: object) -> bytes:
@@ -151,18 +163,52 @@ def sample(spec: Mapping[str, object]) -> pl.DataFrame:
         raise _translate(error) from None
 
 
-def arrivals(spec: Mapping[str, object], rows: int) -> Iterator[pl.DataFrame]:
-    """What `sample` gives of the kind arrivals, up to `rows` at a time: all of them, one after the other."""
-    try:
-        drawn = _core.Arrivals(_json(spec))
-        while True:
-            frame = _frame(drawn.next(rows))
-            if frame.height:
-                yield frame
-            if frame.height < rows:
-                return
-    except _core.EngineError as error:
-        raise _translate(error) from None
+class Offered:
+    """The requests of some cells, drawn as they are asked for (`core_rs/engine/src/offered.rs`)."""
+
+    def __init__(
+        self, spec: Mapping[str, object], beside: Sequence[object], cells: Sequence[int], *, keeps_rows: bool = False
+    ) -> None:
+        """`beside` has for each class a frame of recorded rows, a `realised`, or None, as its source asks.
+
+        Raises:
+            CoreError: the spec or what stands beside it is wrong.
+        """
+        self._cells = cells
+        with _translated():
+            self._offered = _core.Offered(_json(spec), list(beside), list(cells), keeps_rows)
+
+    def batches(self, most: int) -> Iterator[list[pl.DataFrame]]:
+        """The next requests of each cell, as `simulate_cell` has them, with `row` where rows are kept.
+
+        Of all cells `most` at a time are gone through, so that frames may be empty.
+
+        Raises:
+            RunError: drawn requests that do not fit in memory cannot be kept on the disk.
+        """
+        is_over = False
+        while not is_over:
+            with _translated():
+                table, counts, is_over = self._offered.next(most)
+            frame, at, found = _frame(table), 0, []
+            for n in counts:
+                found.append(frame.slice(at, n))
+                at += n
+            yield found
+
+    def expected(self) -> list[float]:
+        """About how many requests come of each class, in all cells."""
+        return self._offered.expected()
+
+    def seen(self) -> list[list[tuple[int, int, int]]]:
+        """By cell asked for and class: requests so far, those of them drawn again, the least KV tokens of one."""
+        return self._offered.seen()
+
+
+def realised(profile: Mapping[str, object]) -> object:
+    """A profile whose realisations several `Offered` walk over: each span of them is drawn once, by all of them."""
+    with _translated():
+        return _core.Realised(_json(profile))
 
 
 def quantiles(sketches: pl.DataFrame, queries: Sequence[Query]) -> list[float | None]:
@@ -220,7 +266,7 @@ def simulate_cell(
         CoreError: the spec or the requests are wrong, or the simulation is stuck.
         Infeasible: a deployment does not fit.
     """
-    try:
+    with _translated():
         sim = _core.Sim(_json(spec))
         rows_fed = blocks_fed = 0
         for frame in _slices(requests):
@@ -235,20 +281,50 @@ def simulate_cell(
         if blocks is not None and blocks_fed < blocks.height:
             sim.feed_blocks(blocks[blocks_fed:])  # of rows that there are not: the core says so
         sim.end_of_requests()
-        n_events = _advance(sim, progress, is_cancelled)
-        return CellTables(
-            classes=_frame(sim.take("classes")),
-            class_windows=_frame(sim.take("class_windows")),
-            placed=_frame(sim.take("placed")),
-            work=_frame(sim.take("work")),
-            sketches=_frame(sim.take("sketches")),
-            requests=_frame(sim.take("requests")) if spec.get("keep_requests") else None,
-            n_events=n_events,
-            timeline=_frame(sim.take("timeline")) if spec.get("timeline_rows") else None,
-            batches=_frame(sim.take("batches")) if spec.get("batches") else None,
-        )
-    except _core.EngineError as error:
-        raise _translate(error) from None
+        return _tables(sim, spec, _advance(sim, progress, is_cancelled))
+
+
+class Cell:
+    """One cell under way: requests are handed over as they come, and it goes on as far as they tell."""
+
+    def __init__(
+        self,
+        spec: Mapping[str, object],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """As for `simulate_cell`."""
+        self._spec, self._progress, self._is_cancelled = spec, progress, is_cancelled
+        with _translated():
+            self._sim = _core.Sim(_json(spec))
+
+    def take(self, requests: pl.DataFrame) -> None:
+        """Go on with these, which come after those before. Raises as `simulate_cell` does."""
+        with _translated():
+            self._sim.feed(requests)
+            _advance(self._sim, self._progress, self._is_cancelled)
+
+    def finish(self) -> CellTables:
+        """No more requests come: go on to the end; what it leaves."""
+        with _translated():
+            self._sim.end_of_requests()
+            n_events = _advance(self._sim, self._progress, self._is_cancelled)
+            return _tables(self._sim, self._spec, n_events)
+
+
+def _tables(sim: _core.Sim, spec: Mapping[str, object], n_events: int) -> CellTables:
+    return CellTables(
+        classes=_frame(sim.take("classes")),
+        class_windows=_frame(sim.take("class_windows")),
+        placed=_frame(sim.take("placed")),
+        work=_frame(sim.take("work")),
+        sketches=_frame(sim.take("sketches")),
+        requests=_frame(sim.take("requests")) if spec.get("keep_requests") else None,
+        n_events=n_events,
+        timeline=_frame(sim.take("timeline")) if spec.get("timeline_rows") else None,
+        batches=_frame(sim.take("batches")) if spec.get("batches") else None,
+    )
 
 
 def merge(parts: Sequence[CellTables]) -> CellTables:

@@ -1,9 +1,13 @@
-"""The requests of one simulation, drawn where they are needed and dealt out to its cells."""
+"""The requests of one simulation, drawn where they are needed and dealt out to its cells.
+
+Few requests, and those that wait for others, are drawn in one go (`make`), held, and shared by all simulations that ask
+for the same. Many are drawn as they are simulated (`flow`, `together.py`): nothing is held but where they come from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner import core, units
@@ -11,18 +15,14 @@ from planner.errors import Notice
 from planner.fleet import stretches
 from planner.fleet.operation import NS_PER_S
 from planner.fleet.stretches import Stretch
-from planner.traffic import transform
+from planner.traffic import streamed
 from planner.traffic.schema import NO_SESSION
-from planner.traffic.streamed import Streamed
+from planner.traffic.streamed import Seen, Streamed
 
 if TYPE_CHECKING:
     import polars as pl
 
     from planner.scenario import Scenario
-
-STREAMED_FROM = 2_000_000
-"""So many requests of one cell are drawn some at a time where they can be, and then twice: more than that take memory,
-fewer time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,23 @@ class DrawnFacts:
     block_tokens: int | None
     """Prompt tokens that a hash of a block stands for; None where nothing is known of prefixes."""
     n_requests: tuple[int, ...]
-    """By cell."""
+    """By cell; about as many before they are drawn as they are simulated."""
     shortest_kv_tokens: tuple[int, ...]
     """By class: what the request that needs least needs in the KV cache; 0 without requests."""
+    is_sampled: bool = False
+    """Whether `shortest_kv_tokens` is that of a sample: there may be a shorter one."""
+    seen: tuple[Seen, ...] = ()
+    """By class: what was seen of the requests of some cells, as they were simulated. `told` knows what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The requests of a simulation, to be drawn wherever cells of it are simulated."""
+
+    streamed: Streamed
+    weights: tuple[tuple[float, ...], ...]
+    stretches: tuple[Stretch, ...]
+    """As of the draw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +93,6 @@ class CellRequests:
     """Blocks of their prompts (`traffic.blocks.run_schema`)."""
     rows: pl.Series | None
     """Their rows among all requests; None where they are all."""
-    source: Streamed | None = None
-    """Where they are drawn as they are simulated; the frame is empty then."""
-
-    @property
-    def offered(self) -> pl.DataFrame | Streamed:
-        """The requests as the core takes them."""
-        return self.frame if self.source is None else self.source
 
     @property
     def blocks(self) -> pl.DataFrame | None:
@@ -95,21 +102,69 @@ class CellRequests:
         return None if self.runs is None else self.runs.rename({"first_hash": "hash"})
 
 
-def make(draw: Draw, *, streams: bool = False) -> tuple[DrawnFacts, list[CellRequests]]:
-    """Draw the requests and deal them out; with `streams` only count them, where they would be many and can be drawn as
-    they are simulated. Raises `TrafficError` as `traffic.requests.for_scenario` does.
-    """
-    from planner.traffic import streamed
+def flow(draw: Draw) -> Flow | None:
+    """Where the requests come from, if they are many and can be drawn as they are simulated."""
+    found = streamed.many(draw.scenario, draw.seed, prefixes=draw.has_prefixes)
+    return None if found is None else Flow(found, draw.weights, draw.stretches)
+
+
+def flow_facts(flow: Flow) -> DrawnFacts:
+    """What is known of requests before they are drawn."""
+    source = flow.streamed
+    return DrawnFacts(
+        length_ns=source.length_ns,
+        failed_rows=source.failed_rows,
+        notices=(),
+        block_tokens=None,
+        n_requests=_by_cell(flow),
+        shortest_kv_tokens=tuple(each.shortest_kv_tokens for each in source.sampled()),
+        is_sampled=True,
+    )
+
+
+def _by_cell(flow: Flow) -> tuple[int, ...]:
+    """About how many requests each part of the fleet is offered."""
+    found = [0.0] * len(flow.weights[0])
+    for n, weights in zip(flow.streamed.expected(), flow.weights, strict=True):
+        for part, weight in enumerate(weights):
+            found[part] += n * weight / sum(weights)
+    return tuple(map(round, found))
+
+
+def told(draw: Draw, facts: DrawnFacts) -> DrawnFacts:
+    """The facts of a whole simulation, once all its requests were seen."""
+    if not facts.seen:
+        return facts
+    found = flow(draw)
+    assert found is not None
+    return replace(
+        facts,
+        notices=found.streamed.notices(facts.seen),
+        shortest_kv_tokens=tuple(each.shortest_kv_tokens for each in facts.seen),
+        is_sampled=False,
+        seen=(),
+    )
+
+
+def exact(draw: Draw, facts: DrawnFacts) -> DrawnFacts:
+    """The facts with the shortest requests of all, not of a sample."""
+    found = flow(draw) if facts.is_sampled else None
+    return facts if found is None else told(draw, replace(facts, seen=found.streamed.whole()))
+
+
+def joined(facts: Sequence[DrawnFacts]) -> DrawnFacts:
+    """The facts of some cells of one simulation as one."""
+    first = facts[0]
+    for more in facts[1:]:
+        seen = tuple(a.with_more(b) for a, b in zip(first.seen, more.seen, strict=True))
+        first = replace(first, seen=seen)
+    return first
+
+
+def make(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
+    """Draw the requests and deal them out. Raises `TrafficError` as `traffic.requests.for_scenario` does."""
     from planner.traffic.requests import class_key, for_scenario
 
-    if (
-        streams
-        and draw.n_cells == 1
-        and not draw.stretches
-        and streamed.can_be(draw.scenario, prefixes=draw.has_prefixes)
-        and STREAMED_FROM <= streamed.expected(draw.scenario) <= transform.MAX_REQUESTS
-    ):
-        return _counted(draw)
     traffic = for_scenario(draw.scenario, draw.seed, prefixes=draw.has_prefixes)
     n_parts = len(draw.weights[0])
     if n_parts == 1:
@@ -130,23 +185,6 @@ def make(draw: Draw, *, streams: bool = False) -> tuple[DrawnFacts, list[CellReq
         shortest_kv_tokens=_shortest(traffic.frame, len(draw.scenario.traffic)),
     )
     return facts, cells
-
-
-def _counted(draw: Draw) -> tuple[DrawnFacts, list[CellRequests]]:
-    """The requests of one cell, to be drawn again as they are simulated, and what is known of them."""
-    import polars as pl
-
-    source = Streamed(draw.scenario, draw.seed)
-    totals = source.totals()
-    facts = DrawnFacts(
-        length_ns=source.length_ns,
-        failed_rows=0,
-        notices=totals.notices,
-        block_tokens=None,
-        n_requests=(totals.n,),
-        shortest_kv_tokens=totals.shortest_kv_tokens,
-    )
-    return facts, [CellRequests(pl.DataFrame(), None, None, source)]
 
 
 def _of_pauses(frame: pl.DataFrame, draw: Draw) -> list[Notice]:
@@ -232,11 +270,9 @@ def deal(frame: pl.DataFrame, runs: pl.DataFrame | None, cell_ix: pl.Series, n_c
 
 
 def renumbered(tables: core.CellTables, rows: pl.Series | None, replicas: Sequence[int]) -> core.CellTables:
-    """Tables of a cell with rows and replicas numbered as in the whole fleet."""
-    if rows is None or (tables.requests is None and tables.timeline is None):
+    """Tables of a cell with replicas numbered as in the whole fleet, and rows where their numbers there are given."""
+    if tables.requests is None and tables.timeline is None:
         return tables
-    import dataclasses
-
     import polars as pl
 
     of = pl.Series(replicas, dtype=pl.UInt32)
@@ -248,7 +284,8 @@ def renumbered(tables: core.CellTables, rows: pl.Series | None, replicas: Sequen
 
     requests, timeline = tables.requests, tables.timeline
     if requests is not None:
-        requests = requests.with_columns(rows.gather(requests["row"]).alias("row"), known(requests).alias("replica_ix"))
+        row = requests["row"] if rows is None else rows.gather(requests["row"]).alias("row")
+        requests = requests.with_columns(row, known(requests).alias("replica_ix"))
     if timeline is not None:
         timeline = timeline.with_columns(known(timeline).alias("replica_ix"))
-    return dataclasses.replace(tables, requests=requests, timeline=timeline)
+    return replace(tables, requests=requests, timeline=timeline)

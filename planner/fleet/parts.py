@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from planner import core
 from planner.errors import Notice
+from planner.fleet import draws
 from planner.fleet.draws import DrawnFacts
+from planner.traffic.streamed import Seen
 
 if TYPE_CHECKING:
     import polars as pl
 
-SCHEMA = "planner.part/2"
+SCHEMA = "planner.part/3"
 _TABLES = ("classes", "class_windows", "placed", "work", "sketches", "requests", "timeline", "batches")
 
 
@@ -37,7 +39,7 @@ class Part:
     seed: int
     cells: tuple[int, ...]
     facts: DrawnFacts
-    """Of the requests of the whole simulation."""
+    """Of the requests of the whole simulation; `seen` is of these cells."""
     tables: core.CellTables
 
 
@@ -50,7 +52,8 @@ def merge(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     cells = tuple(sorted(cell for part in parts for cell in part.cells))
-    return replace(parts[0], cells=cells, tables=core.merge([part.tables for part in parts]))
+    facts = draws.joined([part.facts for part in parts])
+    return replace(parts[0], cells=cells, facts=facts, tables=core.merge([part.tables for part in parts]))
 
 
 def pack(part: Part) -> bytes:
@@ -97,6 +100,8 @@ def unpack(packed: bytes) -> Part:
         block_tokens=facts["block_tokens"],
         n_requests=tuple(facts["n_requests"]),
         shortest_kv_tokens=tuple(facts["shortest_kv_tokens"]),
+        is_sampled=facts["is_sampled"],
+        seen=tuple(Seen(**each) for each in facts["seen"]),
     )
     tables = core.CellTables(
         **{name: frames.get(name) for name in _TABLES},  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.fleet import parts, ray_door, ray_work
+from planner.fleet import draws, parts, ray_door, ray_work
 from planner.fleet.checkpoint import Kept
 from planner.fleet.draws import Draw
 from planner.fleet.executor import Item, Simulation, Tally
@@ -70,6 +70,7 @@ class Requests:
     def __init__(self, shared: Folder | None) -> None:
         self.shared = shared
         self.refs: dict[str, list[Any]] = {}
+        self.flows: dict[str, Any] = {}
 
     def of_driver(self, draw: Draw) -> list[Any]:
         """Those of each cell of a draw that only this machine can make."""
@@ -83,9 +84,22 @@ class Requests:
             self.refs[draw.key] = ray_door.send_draw(draw, self.shared, memory_bytes=memory_bytes)
         return self.refs[draw.key]
 
+    def of_flow(self, draw: Draw) -> Any:
+        """What those of a draw come from, where they are drawn as they are simulated; None where they are not."""
+        if draw.key not in self.flows:
+            found = draws.flow(draw)
+            self.flows[draw.key] = None if found is None else ray_door.put(found)
+        return self.flows[draw.key]
+
     def drop(self, key: str) -> None:
         """They are no longer needed, or were lost."""
         self.refs.pop(key, None)
+        self.flows.pop(key, None)
+
+    def clear(self) -> None:
+        """None are needed."""
+        self.refs.clear()
+        self.flows.clear()
 
 
 class Bundles:
@@ -124,7 +138,11 @@ class Bundles:
 
     def _line_up(self, items: Sequence[Item]) -> None:
         n_workers, _ = self.room()
-        self._pending.extend(Bundle(some) for some in ray_work.bundles(items, self.simulations, n_workers))
+        some = ray_work.bundles(items, self.simulations, n_workers, self._is_flow)
+        self._pending.extend(map(Bundle, some))
+
+    def _is_flow(self, ix: int) -> bool:
+        return self.requests.of_flow(self.simulations[ix].draw) is not None
 
     def again(self, items: Sequence[Item]) -> None:
         """Line up some cells once more."""
@@ -152,7 +170,8 @@ class Bundles:
         cells = tuple(ray_work.cell_of(item, self.simulations[item[0]]) for item in bundle.items)
         order = Order(self.run_id, self._n_sent, self._made_by, cells, self.place)
         requests = [self._requests_of(item, self.simulations[item[0]]) for item in bundle.items]
-        memory_bytes = self._at_most(ray_work.memory_bytes(bundle.items, self.simulations))
+        is_flow = self._is_flow(bundle.items[0][0])
+        memory_bytes = self._at_most(ray_work.memory_bytes(bundle.items, self.simulations, is_flow=is_flow))
         note, result = ray_door.send_work(order, requests, memory_bytes=memory_bytes)
         bundle.sent[note] = Sent(self._n_sent, result)
         self.flying[note] = bundle
@@ -163,6 +182,8 @@ class Bundles:
     def _requests_of(self, item: Item, simulation: Simulation) -> Any:
         """The requests of a cell: a reference to them, or what the worker draws them from."""
         draw = simulation.draw
+        if (flow := self.requests.of_flow(draw)) is not None:
+            return flow
         if not draw.is_anywhere:
             return self.requests.of_driver(draw)[item[1]]
         if self._users[draw.key] <= 1 and simulation.n_cells == 1:
@@ -236,5 +257,7 @@ class Bundles:
                 n_done, now_ns = found
                 for item in bundle.items[:n_done]:
                     self.tally.at(item, self.simulations[item[0]].end_ns)
-                self.tally.at(bundle.items[min(n_done, len(bundle.items) - 1)], now_ns)
+                at_work = [bundle.items[min(n_done, len(bundle.items) - 1)]]
+                for item in bundle.items if self._is_flow(bundle.items[0][0]) else at_work:
+                    self.tally.at(item, now_ns)
             self.flying[ref] = self.flying.pop(ref)

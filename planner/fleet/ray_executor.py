@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from planner.errors import RunError
+from planner.fleet import draws as draws_module
 from planner.fleet import ray_door, ray_work
 from planner.fleet.checkpoint import Kept, Stored
 from planner.fleet.draws import Draw, DrawnFacts
@@ -47,6 +48,9 @@ class RayExecutor:
 
     def facts(self, draws: Sequence[Draw]) -> list[DrawnFacts]:
         """What is known of the requests of each draw."""
+        for draw in draws:
+            if draw.key not in self._facts and (flow := draws_module.flow(draw)) is not None:
+                self._facts[draw.key] = draws_module.flow_facts(flow)
         unknown = list({draw.key: draw for draw in draws if draw.key not in self._facts}.values())
         for at in range(0, len(unknown), FACTS_AT_ONCE):
             some = unknown[at : at + FACTS_AT_ONCE]
@@ -116,7 +120,7 @@ class RayExecutor:
         finally:
             if work.flying or tree.flying:
                 ray_door.stop(work.run_id)
-            self._requests.refs.clear()
+            self._requests.clear()
 
 
 def _missing(simulation: Simulation, ix: int, there: Sequence[Stored]) -> list[int]:

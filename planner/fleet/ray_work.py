@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from planner import core
 from planner.errors import CoreError, Fault, RunError
-from planner.fleet import draws, parts, stretches
+from planner.fleet import draws, parts, stretches, together
 from planner.fleet.checkpoint import put
-from planner.fleet.draws import CellRequests, Draw, DrawnFacts
+from planner.fleet.draws import CellRequests, Draw, DrawnFacts, Flow
 from planner.fleet.executor import Item, Simulation
 from planner.fleet.parts import Part
 from planner.fleet.storage import Folder
+from planner.traffic.streamed import Shared
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,6 +32,8 @@ MOST_IN_BUNDLE = 256
 BASE_BYTES = 250e6
 REQUEST_BYTES = 150.0
 """What a worker takes in memory, and what each request adds while it is drawn, dealt out and simulated."""
+CELL_BYTES = 20e6
+"""What a cell adds of which the requests are drawn as it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,8 @@ class Slice:
     has_rows: bool
 
 
-Requests = tuple[DrawnFacts, CellRequests] | Slice | Draw
-"""Requests at hand, where they are read, or what they are drawn from."""
+Requests = tuple[DrawnFacts, CellRequests] | Slice | Draw | Flow
+"""Requests at hand, where they are read, or what they are drawn from, before or as they are simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,19 @@ def cell_of(item: Item, simulation: Simulation) -> Cell:
     return Cell(simulation.inputs, simulation.stage, ix, simulation.draw.seed, cell, spec, replicas)
 
 
-def bundles(items: Sequence[Item], simulations: Sequence[Simulation], n_workers: int) -> list[list[Item]]:
-    """The items, in their order, in pieces that take about `BUNDLE_S`; shorter ones where workers would else wait."""
+def bundles(
+    items: Sequence[Item], simulations: Sequence[Simulation], n_workers: int, is_flow: Callable[[int], bool]
+) -> list[list[Item]]:
+    """The items, in their order, in pieces that take about `BUNDLE_S`; shorter ones where workers would else wait.
+
+    Cells of a simulation whose requests are drawn as they go (`is_flow`) are in few pieces, however long these take.
+    """
+    large = [item for item in items if is_flow(item[0])]
+    made = together.groups(large, n_workers, lambda ix: simulations[ix].n_cells, is_flow)
+    return made + _small([item for item in items if not is_flow(item[0])], simulations, n_workers)
+
+
+def _small(items: Sequence[Item], simulations: Sequence[Simulation], n_workers: int) -> list[list[Item]]:
     total_s = sum(simulations[s].cost_s(c) for s, c in items)
     aim_s = min(BUNDLE_S, max(total_s / max(1, 4 * n_workers), 0.02))
     made: list[list[Item]] = []
@@ -123,8 +138,10 @@ def bundles(items: Sequence[Item], simulations: Sequence[Simulation], n_workers:
     return made
 
 
-def memory_bytes(items: Sequence[Item], simulations: Sequence[Simulation]) -> float:
+def memory_bytes(items: Sequence[Item], simulations: Sequence[Simulation], *, is_flow: bool) -> float:
     """What a bundle takes at most: its largest cell, or all requests of a simulation where the worker draws them."""
+    if is_flow:
+        return BASE_BYTES + CELL_BYTES * len(items)
     return BASE_BYTES + REQUEST_BYTES * max(max(simulations[s].n_requests) for s, _ in items)
 
 
@@ -144,8 +161,11 @@ def work(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         done: list[Part] = []
-        for cell, drawn in zip(order.cells, requests, strict=True):
-            done.append(_simulated(cell, drawn, is_cancelled, partial(progress, len(done))))
+        if requests and isinstance(requests[0], Flow):
+            done.append(_together(order.cells, requests[0], is_cancelled, partial(progress, 0)))
+        else:
+            for cell, drawn in zip(order.cells, requests, strict=True):
+                done.append(_simulated(cell, drawn, is_cancelled, partial(progress, len(done))))
         if len({part.simulation for part in done}) == 1:
             done = [parts.merge(done)]
         packed = tuple(parts.pack(part) for part in done)
@@ -162,6 +182,22 @@ def check_core(made_by: str) -> None:
         raise RunError(Fault(what, "install the same planner on all nodes"))
 
 
+def _together(
+    cells: Sequence[Cell], flow: Flow, is_cancelled: Callable[[], bool], progress: Callable[[int], None]
+) -> Part:
+    facts, found = together.simulate(
+        flow,
+        Shared.of(flow.streamed),
+        {each.cell: each.spec for each in cells},
+        {each.cell: each.replicas for each in cells},
+        progress=lambda _cell, now_ns: progress(now_ns),
+        is_cancelled=is_cancelled,
+    )
+    first = cells[0]
+    where = (first.inputs, first.stage, first.simulation, first.seed, tuple(found))
+    return Part(*where, facts, core.merge(list(found.values())))
+
+
 def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool], progress: Callable[[int], None]) -> Part:
     if isinstance(drawn, Draw):
         facts, all_cells = draws.make(drawn)
@@ -169,7 +205,7 @@ def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool], pr
     elif isinstance(drawn, Slice):
         facts, requests = drawn.facts, read(drawn)
     else:
-        facts, requests = drawn
+        facts, requests = drawn  # type: ignore[misc]
     tables = stretches.simulate_cell(
         cell.spec,
         requests.frame,

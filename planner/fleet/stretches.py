@@ -10,7 +10,7 @@ after the stretch: such a stretch is simulated until they are done, up to the ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,18 +118,45 @@ def requests(frame: pl.DataFrame, piece: Stretch, n_classes: int) -> tuple[pl.Da
 
 def simulate_cell(
     spec: Mapping[str, Any],
-    frame: pl.DataFrame | Iterable[pl.DataFrame],
+    frame: pl.DataFrame,
     blocks: pl.DataFrame | None,
     *,
     progress: Callable[[int, int], None] | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> core.CellTables:
     """As `core.simulate_cell`; of a stretch of time only what it counts."""
-    asked = {key: value for key, value in spec.items() if key not in _OURS}
-    tables = core.simulate_cell(asked, frame, blocks, progress=progress, is_cancelled=is_cancelled)
-    if "stretch" in spec:
-        tables = trimmed(tables, spec["stretch"], spec["window_ns"], len(spec["classes"]))
-    return tables
+    tables = core.simulate_cell(_asked(spec), frame, blocks, progress=progress, is_cancelled=is_cancelled)
+    return _counted(tables, spec)
+
+
+class Running:
+    """A cell under way, of which `simulate_cell` would make the same of all its requests at once."""
+
+    def __init__(
+        self, spec: Mapping[str, Any], *, progress: Callable[[int, int], None], is_cancelled: Callable[[], bool]
+    ) -> None:
+        self._spec = spec
+        self._cell = core.Cell(_asked(spec), progress=progress, is_cancelled=is_cancelled)
+
+    def take(self, requests: pl.DataFrame) -> None:
+        """Go on with these, which come after those before."""
+        self._cell.take(requests)
+
+    def finish(self) -> core.CellTables:
+        """No more requests come: what the cell leaves."""
+        return _counted(self._cell.finish(), self._spec)
+
+
+def _asked(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What the core is asked for."""
+    return {key: value for key, value in spec.items() if key not in _OURS}
+
+
+def _counted(tables: core.CellTables, spec: Mapping[str, Any]) -> core.CellTables:
+    """What is counted of a cell's tables."""
+    if "stretch" not in spec:
+        return tables
+    return trimmed(tables, spec["stretch"], spec["window_ns"], len(spec["classes"]))
 
 
 def trimmed(tables: core.CellTables, of: Mapping[str, Any], window_ns: int, n_classes: int) -> core.CellTables:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from planner.fleet.fleet import Fleet
     from planner.scenario import Scenario
-    from planner.traffic.requests import ScenarioTraffic
 
 MAX_RUN_S = 100 * 366 * 86_400.0
 """The longest run with its drain that the simulator's clock is made for."""
@@ -70,12 +69,12 @@ def check_fits(scenario: Scenario, fleet: Fleet, shortest_kv_tokens: Sequence[in
         raise Infeasible(*faults)
 
 
-def kv_tokens_needed(traffic: ScenarioTraffic, class_ix: int) -> pl.Series:
+def kv_tokens_needed(requests: pl.DataFrame, class_ix: int) -> pl.Series:
     """KV tokens of each request of a class at its end: the last token is never attended to."""
     import polars as pl
 
     need = pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1
-    return traffic.frame.filter(pl.col("class_ix") == class_ix).select(need.alias("kv_tokens"))["kv_tokens"]
+    return requests.filter(pl.col("class_ix") == class_ix).select(need.alias("kv_tokens"))["kv_tokens"]
 
 
 def longest_sequence(scenario: Scenario, fleet: Fleet, name: str) -> int:

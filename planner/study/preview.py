@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,8 @@ from planner.study.fits import check_fits, check_span, kv_tokens_needed, longest
 from planner.study.run import mean_lengths
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from planner.fleet.fleet import Fleet
     from planner.scenario import Scenario
 
@@ -28,15 +30,31 @@ class Preview:
 
 def preview(scenario: Scenario) -> Preview:
     """The fleet and traffic of a scenario, without simulating it. Raises as `planner.run` does before it simulates."""
+    fleet = lay_out(scenario, mean_lengths(scenario))
+    length_ns, frames = _drawn(scenario)
+    check_span(scenario, length_ns)
+    names = list(scenario.traffic)
+    longest = [longest_sequence(scenario, fleet, name) for name in names]
+    offered, too_large, least = [0] * len(names), [0] * len(names), [0] * len(names)
+    for frame in frames:
+        for ix, limit in enumerate(longest):
+            needs = kv_tokens_needed(frame, ix)
+            if needs.len():
+                shortest = int(needs.min())  # type: ignore[arg-type]
+                least[ix] = min(least[ix], shortest) if offered[ix] else shortest
+                offered[ix] += needs.len()
+                too_large[ix] += int((needs > limit).sum())
+    check_fits(scenario, fleet, least)
+    return Preview(fleet, dict(zip(names, offered, strict=True)), dict(zip(names, too_large, strict=True)))
+
+
+def _drawn(scenario: Scenario) -> tuple[int, Iterable[pl.DataFrame]]:
+    """Where arrivals stop under the first seed, and the requests: many of them some at a time."""
+    from planner.traffic import streamed
     from planner.traffic.requests import for_scenario
 
-    fleet = lay_out(scenario, mean_lengths(scenario))
-    traffic = for_scenario(scenario, scenario.run.seed)
-    check_span(scenario, traffic.length_ns)
-    all_needs = [kv_tokens_needed(traffic, ix) for ix in range(len(scenario.traffic))]
-    check_fits(scenario, fleet, [int(needs.min()) if needs.len() else 0 for needs in all_needs])  # type: ignore[arg-type]
-    offered, too_large = {}, {}
-    for needs, name in zip(all_needs, scenario.traffic, strict=True):
-        offered[name] = needs.len()
-        too_large[name] = int((needs > longest_sequence(scenario, fleet, name)).sum())
-    return Preview(fleet, offered, too_large)
+    found = streamed.many(scenario, scenario.run.seed, prefixes=False)
+    if found is None:
+        traffic = for_scenario(scenario, scenario.run.seed)
+        return traffic.length_ns, [traffic.frame]
+    return found.length_ns, (frame for (frame,) in streamed.Walk(found, streamed.Shared.of(found)))

@@ -13,7 +13,7 @@ from planner.aggregate import batches
 from planner.aggregate.inputs import Span
 from planner.aggregate.timeline import MAX_SPANS
 from planner.errors import Infeasible, Notice
-from planner.fleet import batched, cut, stretches
+from planner.fleet import batched, cut, draws, stretches
 from planner.fleet.cells import ns, sim_spec
 from planner.fleet.draws import Draw, can_be_anywhere
 from planner.fleet.executor import Executor, Progress, Simulation
@@ -96,10 +96,11 @@ def simulate(
         asked_by.setdefault(job.simulation, []).append(asked[job.asked])
     with closing(executor.run(simulations, kept=kept, progress=progress)) as whole:
         for part in whole:
+            facts = draws.told(simulations[part.simulation].draw, part.facts)
             strict = next((each for each in asked_by[part.simulation] if each.unfit == "refuse"), None)
             if strict is not None:
-                check_fits(strict.scenario, strict.fleet, part.facts.shortest_kv_tokens)
-            done[part.simulation] = (shelf.put(finish(part.tables)), part.facts)
+                check_fits(strict.scenario, strict.fleet, facts.shortest_kv_tokens)
+            done[part.simulation] = (shelf.put(finish(part.tables)), facts)
     jobs_of: dict[int, list[_Job]] = {}
     for job in jobs:
         jobs_of.setdefault(job.asked, []).append(job)
@@ -130,7 +131,7 @@ def _plan(
         said.append(replace(each.fleet, notices=(*each.fleet.notices, *_of_cells(cutting, facts))))
         if each.unfit != "try":
             try:
-                check_fits(scenario, each.fleet, facts.shortest_kv_tokens)
+                _check_fits(each, facts, draw_of[ix])
             except Infeasible:
                 if each.unfit == "refuse":
                     raise
@@ -159,6 +160,17 @@ def _plan(
                 )
             jobs.append(_Job(ix, seed, known[key]))
     return simulations, jobs, said
+
+
+def _check_fits(each: Asked, facts: DrawnFacts, draw: Callable[[int], Draw]) -> None:
+    """Refuse what does not fit by what is known of the requests, or by all of them where that is a sample."""
+    try:
+        check_fits(each.scenario, each.fleet, facts.shortest_kv_tokens)
+    except Infeasible:
+        if not facts.is_sampled:
+            raise
+        facts = draws.exact(draw(each.scenario.run.seed), facts)
+        check_fits(each.scenario, each.fleet, facts.shortest_kv_tokens)
 
 
 def _in_time(

@@ -69,17 +69,21 @@ def realise(
     """
     import polars as pl
 
+    asked = sampled_spec(spec, key=key, seed=seed, scale=scale, number=number, context_tokens=context_tokens)
+    return core.sample({"kind": "profile", **asked}).with_columns(pl.col("arrival_ns").cast(pl.Int64))
+
+
+def sampled_spec(
+    spec: dict[str, Any], *, key: int, seed: int, scale: float, context_tokens: int | None, number: int = 0
+) -> dict[str, Any]:
+    """What the core is asked for by `realise`."""
     whole = int(scale)
-    frame = core.sample(
-        {
-            "kind": "profile",
-            "seed": seed,
-            "key": key,
-            "first_copy": number * _PASS,
-            "n_copies": whole,
-            "part_frac": scale - whole,
-            "context_tokens": context_tokens,
-            **spec,
-        }
-    )
-    return frame.with_columns(pl.col("arrival_ns").cast(pl.Int64))
+    return {
+        "seed": seed,
+        "key": key,
+        "first_copy": number * _PASS,
+        "n_copies": whole,
+        "part_frac": scale - whole,
+        "context_tokens": context_tokens,
+        **spec,
+    }

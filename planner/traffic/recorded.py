@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.errors import FactError, Fault, TrafficError, near
+from planner.errors import FactError, Fault, Notice, TrafficError, near
 from planner.facts import catalog
 from planner.scenario.files import is_file, locate
 from planner.scenario.schema import TrafficClass
@@ -47,6 +47,31 @@ def rows_of(cls: TrafficClass, name: str, base_dir: Path, *, prefixes: bool = Fa
         same = {value for value in values if _same_model(value, cls.model, base_dir)}
         rows = _only(rows, "model", same, f"traffic.{name}.model_column", found, meant=cls.model)
     return found, rows.select(columns), span_ns
+
+
+def n_requests(cls: TrafficClass, base_dir: Path) -> int:
+    """Requests of the whole trace of a class."""
+    assert cls.trace is not None
+    return _read(locate(cls.trace, base_dir), cls.format, cls.class_column, cls.model_column).n_requests
+
+
+def notices(found: Trace, rows: pl.DataFrame) -> tuple[Notice, ...]:
+    """What is worth saying about a trace of which `rows` are the class's."""
+    said = list(found.warnings)
+    if rows.height < found.n_requests:
+        message = f"{rows.height:,} of the trace's {found.n_requests:,} requests are of this class and model"
+        said.append(Notice("part_of_trace", message))
+    if found.rejected:
+        counts = ", ".join(f"{n:,} {reason}" for reason, n in found.rejected.items())
+        n_refused = sum(found.rejected.values())
+        said.append(Notice("failed_rows", f"{n_refused:,} of {found.rows_read:,} rows refused: {counts}"))
+    return tuple(said)
+
+
+def nothing_left(name: str, length_s: float | None, path: str) -> TrafficError:
+    """The error about a class whose trace has no request in the run."""
+    what = "no request is left" if length_s is None else f"no request arrives in the first {length_s:g} s"
+    return TrafficError(Fault(what, "raise scale or run.length", path=f"traffic.{name}", file=path))
 
 
 def _only(

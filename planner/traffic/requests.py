@@ -166,17 +166,10 @@ def _drawn(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None, ba
 def _profiled(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None, base_dir: Path) -> ClassTraffic:
     import polars as pl
 
-    assert cls.trace is not None
-    mapped = [key for key in ("class_column", "model_column", "format") if getattr(cls, key) is not None]
-    if mapped:
-        what = f"{mapped[0]} belongs to trace files; {cls.trace} is a profile"
-        raise TrafficError(
-            Fault(what, "take it away, or name a file as ./trace.csv", path=f"traffic.{name}.{mapped[0]}")
-        )
-    spec = _profile(cls.trace)
+    spec = profile_of(cls, name)
     context = context_tokens(cls, base_dir)
     n_requests = sum(size * count for size, count in enumerate(spec["batch_sizes"]))
-    span_ns = recorded.clock(pl.DataFrame({"arrival_ns": [0, spec["span_ns"]]}), cls)["arrival_ns"][-1]
+    span_ns = transform.faster_ns(spec["span_ns"], cls.speedup)
     n_passes = 1 + (length_ns // (span_ns + 1) if cls.repeat and length_ns is not None else 0)
     transform.too_many(n_requests * cls.scale * n_passes)
     parts = []
@@ -184,7 +177,7 @@ def _profiled(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None,
         drawn = profiles.realise(
             spec, key=class_key(name), seed=seed, scale=cls.scale, number=number, context_tokens=context
         )
-        begun = transform.begun_at(recorded.clock(drawn, cls), round(cls.start_s * 1e9), span_ns + 1)
+        begun = transform.begun_at(transform.faster(drawn, cls.speedup), round(cls.start_s * 1e9), span_ns + 1)
         parts.append(begun.with_columns(pl.col("arrival_ns") + number * (span_ns + 1)))
     frame = pl.concat(parts) if len(parts) > 1 else parts[0]
     n_redrawn = int((frame["redraws"] > 0).sum())
@@ -208,25 +201,28 @@ def _recorded(
             frame = transform.repeat(frame, span_ns, length_ns)
         frame = transform.cut(frame, length_ns)
     if not frame.height:
-        what = "no request is left" if length_ns is None else f"no request arrives in the first {length_ns / 1e9:g} s"
-        raise TrafficError(Fault(what, "raise scale or run.length", path=f"traffic.{name}", file=found.path))
-    notices = list(found.warnings)
-    if rows.height < found.n_requests:
-        message = f"{rows.height:,} of the trace's {found.n_requests:,} requests are of this class and model"
-        notices.append(Notice("part_of_trace", message))
-    if found.rejected:
-        counts = ", ".join(f"{n:,} {reason}" for reason, n in found.rejected.items())
-        notices.append(
-            Notice("failed_rows", f"{sum(found.rejected.values()):,} of {found.rows_read:,} rows refused: {counts}")
-        )
+        raise recorded.nothing_left(name, None if length_ns is None else length_ns / 1e9, found.path)
     return ClassTraffic(
         frame,
         span_ns if length_ns is None else length_ns,
         failed_rows=sum(found.rejected.values()),
-        notices=tuple(notices),
+        notices=recorded.notices(found, rows),
         digest=found.digest,
         block_tokens=found.block_tokens or 0 if prefixes else 0,
     )
+
+
+def profile_of(cls: TrafficClass, name: str) -> dict[str, Any]:
+    """The statistics of a class's profile. Raises `TrafficError` where the class asks for what only files have."""
+    assert cls.trace is not None
+    asked = {"class_column": cls.class_column, "model_column": cls.model_column, "format": cls.format}
+    mapped = [key for key, value in (asked | {"idle_cap": cls.idle_cap_s}).items() if value is not None]
+    if mapped:
+        what = f"{mapped[0]} belongs to trace files; {cls.trace} is a profile"
+        raise TrafficError(
+            Fault(what, "take it away, or name a file as ./trace.csv", path=f"traffic.{name}.{mapped[0]}")
+        )
+    return _profile(cls.trace)
 
 
 @functools.lru_cache(maxsize=16)

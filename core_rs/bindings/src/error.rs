@@ -12,6 +12,7 @@ pub fn to_py(error: &Error) -> PyErr {
         Error::Input { field, what } => ("input", field.clone(), what.clone(), String::new()),
         Error::Infeasible { part, what, way_out } => ("infeasible", part.clone(), what.clone(), way_out.clone()),
         Error::Stuck { what } => ("stuck", "simulation".to_owned(), what.clone(), String::new()),
+        Error::Disk { what } => ("disk", String::new(), what.clone(), String::new()),
     };
     EngineError::new_err(fields)
 }
@@ -21,7 +22,7 @@ pub fn in_words(error: Error) -> (String, String) {
     match error {
         Error::Input { field, what } => (format!("{field}: {what}"), String::new()),
         Error::Infeasible { part, what, way_out } => (format!("{part}: {what}"), way_out),
-        Error::Stuck { what } => (what, String::new()),
+        Error::Stuck { what } | Error::Disk { what } => (what, String::new()),
     }
 }
 

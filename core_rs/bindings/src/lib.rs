@@ -3,10 +3,13 @@
 mod arrow;
 mod error;
 
+use std::sync::Arc;
+
 use engine::cell::Sim as EngineSim;
 use engine::deployment::DeploymentSpec;
 use engine::inbox::Requests;
-use engine::sample::{ArrivalSpec, Arrivals as EngineArrivals, SampleSpec};
+use engine::offered::{Beside, Offered as EngineOffered, OfferedSpec, Realised as EngineRealised, Recorded, Seen};
+use engine::sample::{ProfileSpec, SampleSpec};
 use engine::spec::SimSpec;
 use engine::split::SplitSpec;
 use engine::steady::{SteadyRow, SteadySpec};
@@ -151,28 +154,76 @@ fn sample(py: Python<'_>, spec: &[u8]) -> PyResult<Table> {
     Table::new(sampled)
 }
 
-/// Arrivals by law, some at a time; see `core_rs/engine/src/sample/arrivals.rs`.
-#[pyclass(module = "planner._core")]
-struct Arrivals {
-    arrivals: EngineArrivals,
+/// A profile of which several walk over the same realisations; see `core_rs/engine/src/offered/realised.rs`.
+#[pyclass(module = "planner._core", frozen)]
+struct Realised {
+    realised: Arc<EngineRealised>,
 }
 
 #[pymethods]
-impl Arrivals {
+impl Realised {
     #[new]
     fn new(spec: &[u8]) -> PyResult<Self> {
-        let arrivals = guard(|| {
-            let spec: ArrivalSpec =
-                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("arrivals", e.to_string()))?;
-            EngineArrivals::new(&spec)
+        let realised = guard(|| {
+            let spec: ProfileSpec =
+                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("profile", e.to_string()))?;
+            EngineRealised::new(spec)
         })?;
-        Ok(Self { arrivals })
+        Ok(Self { realised: Arc::new(realised) })
+    }
+}
+
+/// The requests of some cells, drawn as they are asked for; see `core_rs/engine/src/offered.rs`.
+#[pyclass(module = "planner._core")]
+struct Offered {
+    offered: EngineOffered,
+}
+
+#[pymethods]
+impl Offered {
+    #[new]
+    fn new(spec: &[u8], beside: Vec<Option<Bound<'_, PyAny>>>, cells: Vec<u32>, keeps_rows: bool) -> PyResult<Self> {
+        let mut things = Vec::new();
+        for each in beside {
+            things.push(match each {
+                None => Beside::Nothing,
+                Some(each) => match each.cast::<Realised>() {
+                    Ok(found) => Beside::Realised(Arc::clone(&found.get().realised)),
+                    Err(_) => Beside::Rows(Arc::new(recorded(&Columns::read(&each)?)?)),
+                },
+            });
+        }
+        let offered = guard(|| {
+            let spec: OfferedSpec =
+                serde_json::from_slice(spec).map_err(|e| engine::error::Error::input("offered", e.to_string()))?;
+            EngineOffered::new(&spec, things, cells, keeps_rows)
+        })?;
+        Ok(Self { offered })
     }
 
-    fn next(&mut self, py: Python<'_>, most: usize) -> PyResult<Table> {
-        let times = py.detach(|| guard(|| self.arrivals.next(most)))?;
-        Table::new(table::Table::of([("arrival_ns", table::Column::U64(times))]))
+    fn next(&mut self, py: Python<'_>, most: usize) -> PyResult<(Table, Vec<u64>, bool)> {
+        let mut batch = py.detach(|| guard(|| self.offered.next(most)))?;
+        let counts = std::mem::take(&mut batch.counts);
+        let is_over = batch.is_over;
+        Ok((Table::new(batch.table())?, counts, is_over))
     }
+
+    fn expected(&self) -> Vec<f64> {
+        self.offered.expected()
+    }
+
+    fn seen(&self) -> Vec<Vec<(u64, u64, u64)>> {
+        let row = |seen: &Seen| (seen.n, seen.n_redrawn, seen.shortest_kv_tokens);
+        self.offered.seen().iter().map(|classes| classes.iter().map(row).collect()).collect()
+    }
+}
+
+fn recorded(columns: &Columns) -> PyResult<Recorded> {
+    Ok(Recorded {
+        arrival_ns: columns.u64("arrival_ns")?,
+        input_tokens: columns.u32("input_tokens")?,
+        output_tokens: columns.u32("output_tokens")?,
+    })
 }
 
 /// Quantiles and means of merged sketches, in seconds; none where there is no value.
@@ -274,7 +325,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("EngineError", m.py().get_type::<EngineError>())?;
     m.add_class::<Sim>()?;
     m.add_class::<Table>()?;
-    m.add_class::<Arrivals>()?;
+    m.add_class::<Offered>()?;
+    m.add_class::<Realised>()?;
     m.add_function(wrap_pyfunction!(plan, m)?)?;
     m.add_function(wrap_pyfunction!(step_times, m)?)?;
     m.add_function(wrap_pyfunction!(steady, m)?)?;

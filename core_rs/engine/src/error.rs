@@ -11,6 +11,8 @@ pub enum Error {
     Infeasible { part: String, what: String, way_out: String },
     /// The simulation no longer moves; names where.
     Stuck { what: String },
+    /// The disk failed.
+    Disk { what: String },
 }
 
 impl Error {
@@ -26,6 +28,7 @@ impl fmt::Display for Error {
             Self::Input { field, what } => write!(f, "{field}: {what}"),
             Self::Infeasible { part, what, way_out } => write!(f, "{part}: {what}; {way_out}"),
             Self::Stuck { what } => write!(f, "the simulation is stuck: {what}"),
+            Self::Disk { what } => write!(f, "{what}"),
         }
     }
 }

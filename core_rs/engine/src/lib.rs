@@ -29,6 +29,7 @@ pub mod memory;
 pub mod meter;
 pub mod model;
 pub mod near;
+pub mod offered;
 pub mod operation;
 pub mod placed;
 pub mod policy;

@@ -57,12 +57,29 @@ pub struct Stream {
     pub position: u64,
 }
 
+/// The streams of one purpose for one `a`, say of a class, from which those of many `b` are taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Streams {
+    key: [u32; 2],
+    lanes: u64,
+}
+
+impl Streams {
+    pub fn new(seed: u64, purpose: Purpose, a: u64) -> Self {
+        let k = mix(mix(seed) ^ mix(u64::from(purpose as u32)));
+        Self { key: [k as u32, (k >> 32) as u32], lanes: mix(k ^ a) }
+    }
+
+    /// The stream for the pair (`a`, `b`).
+    pub fn of(&self, b: u64) -> Stream {
+        Stream { key: self.key, lane: mix(self.lanes.wrapping_add(b)), position: 0 }
+    }
+}
+
 impl Stream {
     /// The stream of `purpose` under `seed`, for the pair (`a`, `b`): class and copy, say, or class and request.
     pub fn new(seed: u64, purpose: Purpose, a: u64, b: u64) -> Self {
-        let k = mix(mix(seed) ^ mix(u64::from(purpose as u32)));
-        let lane = mix(mix(k ^ a).wrapping_add(b));
-        Self { key: [k as u32, (k >> 32) as u32], lane, position: 0 }
+        Streams::new(seed, purpose, a).of(b)
     }
 
     /// 64 random bits.

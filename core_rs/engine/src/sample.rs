@@ -20,9 +20,11 @@ use crate::table::{Column, Table};
 
 pub use arrivals::{arrivals, ArrivalSpec, Arrivals, Burst, Law};
 pub use clock::ShapeSpec;
+pub(crate) use lengths::LengthDrawer;
 pub use lengths::{lengths, Dist, LengthSpec, Lengths};
 pub use pauses::{pauses, Pause, PauseSpec};
 pub use prefixes::{prefixes, PrefixSpec, Prefixes};
+pub(crate) use profile::{check as check_profile, realised, Row};
 pub use profile::{profile, LengthRun, OrderSpec, ProfileSpec};
 pub use sessions::{sessions, SessionSpec, Sessions, Turns, NO_ROW};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::rng::{Purpose, Stream};
+use crate::rng::{Purpose, Streams};
 
 /// How requests are dealt out.
 #[derive(Debug, Clone, Deserialize)]
@@ -18,24 +18,45 @@ pub struct SplitSpec {
     pub weights: Vec<Vec<f64>>,
 }
 
+/// Which cell each request, session or chain of a class goes to.
+#[derive(Debug, Clone)]
+pub struct Dealer {
+    streams: Vec<Streams>,
+    ends: Vec<Vec<f64>>,
+}
+
+impl Dealer {
+    pub fn new(spec: &SplitSpec) -> Result<Self> {
+        let streams = spec.keys.iter().map(|key| Streams::new(spec.seed, Purpose::Cell, *key)).collect();
+        Ok(Self { streams, ends: ends_of(spec)? })
+    }
+
+    /// The cell of the `number`-th of a class.
+    pub fn cell(&self, class: usize, number: u64) -> u32 {
+        let ends = &self.ends[class];
+        let draw = self.streams[class].of(number).uniform();
+        ends.partition_point(|&end| end <= draw).min(ends.len() - 1) as u32
+    }
+}
+
 /// The cell of each row. Rows of a session, and rows that follow one another, go to the same cell.
 ///
 /// The draw of a row is a pure function of the seed, its class's key, and its number among the free requests, sessions
 /// and chains of the class, so other classes may come and go. `session` and `after_row` are empty, or `u64::MAX` for
 /// nobody's session and for a row that follows none.
 pub fn split(spec: &SplitSpec, class_ix: &[u16], session: &[u64], after_row: &[u64]) -> Result<Vec<u32>> {
-    let ends = ends_of(spec)?;
+    let dealer = Dealer::new(spec)?;
     let fits = |len: usize| len == 0 || len == class_ix.len();
     if !fits(session.len()) || !fits(after_row.len()) {
         return Err(Error::input("requests", "columns must be of equal length"));
     }
-    let mut n_before = vec![0u64; ends.len()];
+    let mut n_before = vec![0u64; spec.keys.len()];
     let mut of_session: HashMap<(u16, u64), u32> = HashMap::new();
     let mut cells: Vec<u32> = Vec::with_capacity(class_ix.len());
     for (row, &class) in class_ix.iter().enumerate() {
-        let Some(ends) = ends.get(usize::from(class)) else {
+        if usize::from(class) >= n_before.len() {
             return Err(Error::input("class_ix", format!("row {row}: no such class")));
-        };
+        }
         let mine = session.get(row).copied().unwrap_or(u64::MAX);
         if mine != u64::MAX {
             if let Some(&cell) = of_session.get(&(class, mine)) {
@@ -51,9 +72,8 @@ pub fn split(spec: &SplitSpec, class_ix: &[u16], session: &[u64], after_row: &[u
             }
             None => {
                 let number = &mut n_before[usize::from(class)];
-                let draw = Stream::new(spec.seed, Purpose::Cell, spec.keys[usize::from(class)], *number).uniform();
                 *number += 1;
-                ends.iter().position(|&end| draw < end).unwrap_or(ends.len() - 1) as u32
+                dealer.cell(usize::from(class), *number - 1)
             }
         };
         if mine != u64::MAX {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import pickle
 import signal
 import subprocess
 import uuid
@@ -16,15 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from planner import core
 from planner.errors import RunError
-from planner.fleet import parts, ray_work
+from planner.fleet import draws, parts, ray_work
 from planner.fleet.draws import Draw
 from planner.fleet.executor import Simulation, Tally, items_to_do
+from planner.fleet.layout import lay_out
+from planner.fleet.local_executor import LocalExecutor
 from planner.fleet.processes import below, end_below
 from planner.fleet.ray_address import _version, check_answers, refusal
 from planner.fleet.ray_work import Slice
 from planner.fleet.storage import Folder
 from planner.scenario import load
+from planner.study.run import mean_lengths
+from planner.study.work import Asked, simulate
+from planner.traffic import streamed
 from planner.traffic.schema import NO_ROW
 from tests.cli.test_run import DRAWN, scenario
 
@@ -40,7 +47,7 @@ def test_bundles_hold_every_cell_once_and_never_mix_simulations_of_several(
 ) -> None:
     simulations = [simulation(each, key=str(ix)) for ix, each in enumerate(sizes)]
     items = items_to_do(simulations, [])
-    made = ray_work.bundles(items, simulations, n_workers)
+    made = ray_work.bundles(items, simulations, n_workers, lambda _: False)
     assert [item for bundle in made for item in bundle] == items
     assert sorted(items) == [(s, c) for s, each in enumerate(sizes) for c in range(len(each))]
     for bundle in made:
@@ -56,8 +63,8 @@ def test_bundles_hold_every_cell_once_and_never_mix_simulations_of_several(
 def test_ten_thousand_small_cells_are_few_bundles_and_a_few_are_spread() -> None:
     small = [simulation([1000], key=str(ix)) for ix in range(10_000)]
     items = items_to_do(small, [])
-    assert len(ray_work.bundles(items, small, 2)) <= 110  # 5 ms each, half a second a bundle
-    few = ray_work.bundles(items[:40], small[:40], 8)
+    assert len(ray_work.bundles(items, small, 2, lambda _: False)) <= 110  # 5 ms each, half a second a bundle
+    few = ray_work.bundles(items[:40], small[:40], 8, lambda _: False)
     assert len(few) >= 8
 
 
@@ -91,6 +98,43 @@ def test_a_cell_reads_its_own_rows_of_the_file_of_all(tmp_path: Path, where: str
     assert sum(isinstance(place, Slice) and place.n for place in in_files) == sum(facts.n_requests)
     assert in_files[2].n == 0
     assert NO_ROW not in pl.concat([cell.rows for _, cell in by_reference if cell.rows is not None]).to_list()
+
+
+def test_cells_that_go_together_come_back_as_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a worker of a cluster does it: what it is sent has been pickled, and what it sends back is packed."""
+    asked = load(scenario(tmp_path, DRAWN), sets=["fleet.cell_replicas=2"])
+    fleet = lay_out(asked, mean_lengths(asked))
+    caught: list[Simulation] = []
+
+    class Catching(LocalExecutor):
+        def run(self, simulations: Any, **more: Any) -> Any:
+            caught.extend(simulations)
+            return super().run(simulations, **more)
+
+    (held,) = simulate([Asked(asked, fleet)], executor=Catching(2))
+    (simulation,) = caught
+    assert simulation.n_cells > 2
+    monkeypatch.setattr(streamed, "LEAST", 0)
+    items = [(0, cell) for cell in range(simulation.n_cells)]
+    made = ray_work.bundles(items, [simulation], 2, lambda _: True)
+    assert [len(each) for each in made] == [-(-len(items) // 2), len(items) // 2]
+    flow = draws.flow(simulation.draw)
+    done = []
+    for some in made:
+        order = ray_work.Order("", 0, parts.made_by(), tuple(ray_work.cell_of(item, simulation) for item in some))
+        told: list[tuple[int, int]] = []
+        sent = pickle.loads(pickle.dumps((order, flow)))
+        note, each = ray_work.work(sent[0], [sent[1]] * len(some), progress=lambda *at, told=told: told.append(at))
+        assert note.n_bytes == len(each.packed[0])
+        assert told
+        done.append(each)
+    whole = ray_work.unpacked(ray_work.merged(done).packed[0])
+    assert whole.cells == tuple(range(simulation.n_cells))
+    facts = draws.told(simulation.draw, whole.facts)
+    assert facts.notices == held.seeds[0].traffic.notices
+    assert facts.shortest_kv_tokens == held.seeds[0].traffic.shortest_kv_tokens
+    for name in ("classes", "class_windows", "deployments", "windows", "sketches"):
+        assert_frame_equal(getattr(core.finish(whole.tables), name), getattr(held.seeds[0].sim, name))
 
 
 def test_another_core_does_not_work() -> None:

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::clock::{Clock, ShapeSpec};
 use super::MAX_REQUESTS;
 use crate::error::{Error, Result};
-use crate::rng::{Purpose, Stream};
+use crate::rng::{Purpose, Stream, Streams};
 
 /// How arrivals are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -59,8 +59,7 @@ pub fn arrivals(spec: &ArrivalSpec) -> Result<Vec<u64>> {
 
 /// The same, some at a time.
 pub struct Arrivals {
-    seed: u64,
-    key: u64,
+    streams: Streams,
     gaps: Gaps,
     clock: Option<Clock>,
     /// Where the process starts and ends, on the law's clock.
@@ -70,7 +69,7 @@ pub struct Arrivals {
     /// Gaps drawn, and arrivals given.
     k: u64,
     n: u64,
-    expected: u64,
+    mean: f64,
 }
 
 impl Arrivals {
@@ -88,16 +87,22 @@ impl Arrivals {
             return Err(Error::input("rate_req_per_s", format!("{expected:.3e} requests in one run are too many")));
         }
         let end_ns = length_ns.saturating_add(start_ns);
-        let expected = (rate * length_ns as f64 / 1e9 * 1.1) as u64 + 16;
-        Ok(Self { seed: spec.seed, key: spec.key, gaps, clock, start_ns, end_ns, now_ns: 0, k: 0, n: 0, expected })
+        let mean = rate * length_ns as f64 / 1e9;
+        let streams = Streams::new(spec.seed, Purpose::Arrivals, spec.key);
+        Ok(Self { streams, gaps, clock, start_ns, end_ns, now_ns: 0, k: 0, n: 0, mean })
+    }
+
+    /// How many there are on average.
+    pub fn mean(&self) -> f64 {
+        self.mean
     }
 
     /// The next arrivals, at most `most`; fewer are the last.
     pub fn next(&mut self, most: usize) -> Result<Vec<u64>> {
-        let left = self.expected.saturating_sub(self.n).max(16);
+        let left = ((self.mean * 1.1) as u64 + 16).saturating_sub(self.n).max(16);
         let mut times = Vec::with_capacity(most.min(left as usize));
         while times.len() < most && self.now_ns <= self.end_ns {
-            let mut stream = Stream::new(self.seed, Purpose::Arrivals, self.key, self.k);
+            let mut stream = self.streams.of(self.k);
             self.k += 1;
             self.now_ns = self.now_ns.saturating_add(libm::round(self.gaps.next(&mut stream)) as u64);
             if self.now_ns > self.end_ns {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{MAX_REDRAWS, MAX_REQUESTS};
 use crate::error::{Error, Result};
-use crate::rng::{Purpose, Stream};
+use crate::rng::{Purpose, Stream, Streams};
 use crate::table::{Column, Table};
 
 /// How a length in tokens is spread.
@@ -144,8 +144,7 @@ pub fn lengths(spec: &LengthSpec) -> Result<Lengths> {
     if spec.first.saturating_add(spec.n) > MAX_REQUESTS {
         return Err(Error::input("n", "too many requests in one run"));
     }
-    let (input, output) = (Drawer::new(&spec.input, "input")?, Drawer::new(&spec.output, "output")?);
-    let is_fixed = matches!((&input, &output), (Drawer::Fixed(_), Drawer::Fixed(_)));
+    let lengths = LengthDrawer::new(spec)?;
     let n = spec.n as usize;
     let mut all = Lengths {
         input_tokens: Vec::with_capacity(n),
@@ -153,17 +152,42 @@ pub fn lengths(spec: &LengthSpec) -> Result<Lengths> {
         redraws: Vec::with_capacity(n),
     };
     for k in spec.first..spec.first + spec.n {
-        let mut of_input = Stream::new(spec.seed, Purpose::InputLength, spec.key, k);
-        let mut of_output = Stream::new(spec.seed, Purpose::OutputLength, spec.key, k);
-        let mut pair = (input.draw(&mut of_input), output.draw(&mut of_output));
-        let mut redraws = 0;
-        while !fits(pair.0.into(), pair.1, spec.context_tokens) && redraws < MAX_REDRAWS && !is_fixed {
-            pair = (input.draw(&mut of_input), output.draw(&mut of_output));
-            redraws += 1;
-        }
-        all.input_tokens.push(pair.0);
-        all.output_tokens.push(pair.1);
+        let (input, output, redraws) = lengths.of(k);
+        all.input_tokens.push(input);
+        all.output_tokens.push(output);
         all.redraws.push(redraws);
     }
     Ok(all)
+}
+
+/// Draws the lengths of single requests.
+pub(crate) struct LengthDrawer {
+    of_input: Streams,
+    of_output: Streams,
+    input: Drawer,
+    output: Drawer,
+    context_tokens: Option<u64>,
+    is_fixed: bool,
+}
+
+impl LengthDrawer {
+    pub(crate) fn new(spec: &LengthSpec) -> Result<Self> {
+        let (input, output) = (Drawer::new(&spec.input, "input")?, Drawer::new(&spec.output, "output")?);
+        let is_fixed = matches!((&input, &output), (Drawer::Fixed(_), Drawer::Fixed(_)));
+        let streams = |purpose| Streams::new(spec.seed, purpose, spec.key);
+        let (of_input, of_output) = (streams(Purpose::InputLength), streams(Purpose::OutputLength));
+        Ok(Self { of_input, of_output, input, output, context_tokens: spec.context_tokens, is_fixed })
+    }
+
+    /// Prompt and answer of request `k`, and how often they were drawn again.
+    pub(crate) fn of(&self, k: u64) -> (u32, u32, u32) {
+        let (mut of_input, mut of_output) = (self.of_input.of(k), self.of_output.of(k));
+        let mut pair = (self.input.draw(&mut of_input), self.output.draw(&mut of_output));
+        let mut redraws = 0;
+        while !fits(pair.0.into(), pair.1, self.context_tokens) && redraws < MAX_REDRAWS && !self.is_fixed {
+            pair = (self.input.draw(&mut of_input), self.output.draw(&mut of_output));
+            redraws += 1;
+        }
+        (pair.0, pair.1, redraws)
+    }
 }

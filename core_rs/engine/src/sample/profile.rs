@@ -74,7 +74,7 @@ impl Requests {
 }
 
 /// One request of one realisation: arrival, input, output, redraws.
-type Row = (u64, u32, u32, u32);
+pub(crate) type Row = (u64, u32, u32, u32);
 
 /// Superposed realisations of a profile; each depends on (seed, key, its number) only.
 pub fn profile(spec: &ProfileSpec) -> Result<Requests> {
@@ -83,7 +83,18 @@ pub fn profile(spec: &ProfileSpec) -> Result<Requests> {
     if n_copies.saturating_mul(n_requests) > MAX_REQUESTS {
         return Err(Error::input("n_copies", "too many requests in one run"));
     }
-    let numbers: Vec<u64> = (0..n_copies).collect();
+    let rows = realised(spec, 0..n_copies, n_requests);
+    Ok(Requests {
+        arrival_ns: rows.iter().map(|row| row.0).collect(),
+        input_tokens: rows.iter().map(|row| row.1).collect(),
+        output_tokens: rows.iter().map(|row| row.2).collect(),
+        redraws: rows.iter().map(|row| row.3).collect(),
+    })
+}
+
+/// The requests of some realisations of `n_requests` each, in order of arrival, then by realisation.
+pub(crate) fn realised(spec: &ProfileSpec, copies: std::ops::Range<u64>, n_requests: u64) -> Vec<Row> {
+    let numbers: Vec<u64> = copies.collect();
     let n_threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(numbers.len().max(1));
     let share = numbers.len().div_ceil(n_threads).max(1);
     let mut rows: Vec<Row> = Vec::with_capacity(numbers.len() * n_requests as usize);
@@ -101,16 +112,11 @@ pub fn profile(spec: &ProfileSpec) -> Result<Requests> {
         }
     });
     rows.sort_by_key(|row| row.0);
-    Ok(Requests {
-        arrival_ns: rows.iter().map(|row| row.0).collect(),
-        input_tokens: rows.iter().map(|row| row.1).collect(),
-        output_tokens: rows.iter().map(|row| row.2).collect(),
-        redraws: rows.iter().map(|row| row.3).collect(),
-    })
+    rows
 }
 
 /// The number of requests of one realisation, once the tables agree with each other.
-fn check(spec: &ProfileSpec) -> Result<u64> {
+pub(crate) fn check(spec: &ProfileSpec) -> Result<u64> {
     let n_batches: u64 = spec.batch_sizes.iter().sum();
     let n: u64 = spec.batch_sizes.iter().zip(0..).map(|(count, size): (&u64, u64)| count * size).sum();
     if n == 0 || n > MAX_REQUESTS || spec.batch_sizes.first().is_some_and(|c| *c > 0) {
