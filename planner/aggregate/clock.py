@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from planner.aggregate.inputs import NS_PER_S
-from planner.aggregate.power import at_rest, rack_it_w
+from planner.aggregate.power import rack_it_w
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +91,7 @@ def _energy_j(power: PoolPower, span: Span, book: Book, at_s: NDArray[np.float64
     """Energy of a pool's racks from the begin of the run up to some times; parked where a window had no work."""
     import numpy as np
 
-    parked_w = float(rack_it_w(power, at_rest(power.pool), book)[0])
+    parked_w = float(rack_it_w(power, None, book)[0])
     more_w = rack_it_w(power, power.windows, book) - parked_w
     starts = power.window_ix * span.window_s
     times = np.stack([starts, starts + span.window_s], axis=1).ravel()

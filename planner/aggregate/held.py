@@ -46,6 +46,7 @@ HEADLINE = (
     "fleet.facility_w.peak",
 )
 """Paths of the figures that have swings and intervals, beside those of each class."""
+_STEPS = tuple((path, *path.split(".")) for path in HEADLINE)
 CLASS_HEADLINE = ("usd_per_h", "usd_per_mtok_out_whole", "usd_per_request", "usd_per_task")
 
 
@@ -75,15 +76,14 @@ def made(held: Held, book: Book) -> list[Charge]:
     return charges(held.fleet, held.terms, held.powers, held.span, book)
 
 
-def cost(held: Held, found: Sequence[Charge], book: Book) -> Tree:
-    """The section `cost` of a result."""
+def cost(held: Held, found: Sequence[Charge], by_class: Sequence[Mapping[str, Any]], book: Book) -> Tree:
+    """The section `cost` of a result; `by_class` is what each class costs."""
     terms, pools = held.terms, held.fleet.pools
     usd = by_pool(found, pools)
     idle = sum(
         usd[pool.name] * _idle_frac(pool.n_chips, work, held.span) for pool, work in zip(pools, held.works, strict=True)
     )
     whole = total_usd_per_h(found)
-    by_class = class_figures(nano_by_pool(held, found), held.uses, held.span)
     return {
         "usd_per_h": whole,
         "idle_usd_per_h": idle,
@@ -122,7 +122,7 @@ def figures_of(held: Held, book: Book) -> Tree:
     found = made(held, book)
     by_class = class_figures(nano_by_pool(held, found), held.uses, held.span)
     return {
-        "cost": cost(held, found, book),
+        "cost": cost(held, found, by_class, book),
         "energy": energy(held.fleet, held.powers, held.works, held.tokens, held.span, book),
         "carbon": {
             **carbon(held.fleet, held.powers, held.terms.life_years, held.tokens, held.span, book),
@@ -138,9 +138,9 @@ def headline(held: Held, book: Book) -> dict[str, float | None]:
     """The figures that have swings and intervals, by path."""
     tree = figures_of(held, book)
     found: dict[str, float | None] = {}
-    for path in HEADLINE:
+    for path, *steps in _STEPS:
         here: Any = tree
-        for step in path.split("."):
+        for step in steps:
             here = here[step]
         found[path] = here
     for name, row in tree["classes"].items():
@@ -156,4 +156,4 @@ def read_at_rest(spec: CostSpec, fleet: Fleet, powers: Sequence[PoolPower], fina
     charges(fleet, terms, powers, hour, book)
     draws(powers, fleet, hour, book)
     carbon(fleet, powers, terms.life_years, {"input": 0.0, "output": 0.0}, hour, book)
-    return list(book.read)
+    return book.read

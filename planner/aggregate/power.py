@@ -32,12 +32,22 @@ class Book:
 
     changed: Mapping[str, float] = field(default_factory=dict)
     """Path of a fact -> its value here."""
-    read: dict[Fact, None] = field(default_factory=dict)
+    _seen: dict[int, tuple[Fact, float]] = field(default_factory=dict)
+    """By the identity of each: facts are large, and read again and again."""
+    _drawn: dict[tuple[int, int], tuple[PoolPower, Activity | None, Array]] = field(default_factory=dict)
+    """What racks draw that do something, as far as it was asked for (`rack_it_w`)."""
 
     def __call__(self, fact: Fact) -> float:
-        self.read.setdefault(fact)
-        changed = self.changed.get(fact.path)
-        return fact.number if changed is None else changed
+        seen = self._seen.get(id(fact))
+        if seen is None:
+            changed = self.changed.get(fact.path)
+            seen = self._seen[id(fact)] = (fact, fact.number if changed is None else changed)
+        return seen[1]
+
+    @property
+    def read(self) -> list[Fact]:
+        """The facts that were read, once each, in order."""
+        return list(dict.fromkeys(fact for fact, _ in self._seen.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +126,15 @@ def chip_w(power: PoolPower, doing: Activity, book: Book) -> Array:
     return doing.steps_w + doing.parked_chips * book(power.chip_parked_w) + idle_w
 
 
-def rack_it_w(power: PoolPower, doing: Activity, book: Book) -> Array:
-    """Draw of all racks of the pool."""
+def rack_it_w(power: PoolPower, doing: Activity | None, book: Book) -> Array:
+    """Draw of all racks of the pool, not to be written to; without anything to do they have no step anywhere."""
+    key = (id(power), id(doing))
+    if key not in book._drawn:
+        book._drawn[key] = (power, doing, _rack_it_w(power, doing or at_rest(power.pool), book))
+    return book._drawn[key][2]
+
+
+def _rack_it_w(power: PoolPower, doing: Activity, book: Book) -> Array:
     import numpy as np
 
     pool, rack = power.pool, power.pool.rack
@@ -154,7 +171,7 @@ def peak_w(powers: Sequence[PoolPower], span: Span, book: Book, *, times: Sequen
     total = np.zeros(window_ix.size)
     without_work = 0.0
     for power, here, mine, factor in zip(powers, inside, worked, scale, strict=True):
-        parked_w = float(rack_it_w(power, at_rest(power.pool), book)[0]) * factor
+        parked_w = float(rack_it_w(power, None, book)[0]) * factor
         drawn = np.full(window_ix.size, parked_w)
         drawn[np.searchsorted(window_ix, mine)] = rack_it_w(power, power.windows, book)[here] * factor
         total = total + drawn
