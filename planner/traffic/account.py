@@ -6,6 +6,7 @@ rows_read = n_requests + sum(rejected).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("input", "output", "cached", "total")
 _LISTED_LINES = 1000
+_DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+", re.ASCII)
 _HOUR_NS, _SUNDAY = 3600 * 10**9, 6
 
 
@@ -220,7 +222,9 @@ def _nothing_left(
         stamp = frame.filter(reason="bad_time")["arrival"][0]
         counts += f", such as {stamp[:40]!r}"
         is_number = stamp.isascii() and stamp.isdigit()
-        if is_number and raw.unit == "iso":
+        if _DECIMAL_COMMA.fullmatch(stamp):
+            way_out = "write numbers with a decimal point"
+        elif is_number and raw.unit == "iso":
             way_out = "a plain number has no unit: name its column arrival_s, arrival_ms, arrival_us or arrival_ns"
         elif is_number:
             way_out = f"so many {raw.unit.removeprefix('iso|')} are beyond any clock: is the unit of the column right?"

@@ -70,6 +70,18 @@ def _decode_lines(lines: list[bytes]) -> list[Any]:
     return [_decode_line(line) for line in lines]
 
 
+def why_none(source: Source) -> tuple[int, str]:
+    """Of a file without a row that says anything: its first line, and what is wrong with that."""
+    for number, line in enumerate(source.data.split(b"\n"), 1):
+        if line.strip() and not line.lstrip().startswith(b"#"):
+            try:
+                found = decode(line)
+            except ValueError as error:
+                return number, str(error)
+            return number, "an object without a key" if found == {} else f"{type(found).__name__}, no object"
+    return 1, "no line"
+
+
 def _decode_line(line: bytes) -> Any:
     try:
         return decode(line)

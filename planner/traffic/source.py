@@ -30,7 +30,21 @@ _PACKED = {
     b"SQLite format 3\x00": "an SQLite database",
     b"ARROW1": "an Arrow (Feather) file",
     b"ORC": "an ORC file",
+    b"\x04\x22\x4d\x18": "compressed with lz4",
+    b"\xff\x06\x00\x00sNaPpY": "compressed with snappy",
+    b"%PDF": "a PDF document",
 }
+_INSTEAD = {
+    b"version https://git-lfs": ("it is a pointer to the file in Git LFS", "fetch the file itself: git lfs pull"),
+    b"<!doctype html": (
+        "it is a web page",
+        "fetch the file itself: it may need a login, or the address of its raw form",
+    ),
+    b"<html": ("it is a web page", "fetch the file itself: it may need a login, or the address of its raw form"),
+    b"<?xml": ("it is an XML document", "write CSV, JSON lines or Parquet"),
+}
+"""What stands where a trace was meant, by how its text begins."""
+_TAR = slice(257, 262)
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 
 
@@ -66,6 +80,16 @@ def load(path: str | Path) -> Source:
             raise TrafficError(
                 Fault(f"it is {kind}", "unpack it to CSV, JSON lines or Parquet (gzip is read)", file=name)
             )
+    if data[_TAR] == b"ustar":
+        raise TrafficError(Fault("it is a tar archive", "unpack it, and name one file of it", file=name))
+    begin = data[:64].lstrip().lower()
+    for text, (what, way_out) in _INSTEAD.items():
+        if begin.startswith(text):
+            raise TrafficError(Fault(what, way_out, file=name))
+    if data and not any(data[:4096]):
+        raise TrafficError(
+            Fault("it begins with nothing but zero bytes", "it was not written: fetch it again", file=name)
+        )
     for mark, kind in _WIDE.items():
         if data.startswith(mark):
             raise TrafficError(Fault(f"its text is {kind}", "save it as UTF-8", file=name))
@@ -78,8 +102,8 @@ def load(path: str | Path) -> Source:
         return Source(name, data, digest, "parquet")
     if not data.strip():
         raise TrafficError(Fault("the file is empty", "a trace has at least one request", file=name))
-    if b"\r" in data and b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
+    if data.count(b"\r") != data.count(b"\r\n"):  # a line may end in CR alone, in a part of the file too
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     head = data[:4096].lstrip()
     return Source(name, data, digest, "json" if head[:1] in (b"{", b"[") or _is_json_after_comments(head) else "csv")
 
@@ -98,13 +122,16 @@ def _is_json_after_comments(head: bytes) -> bool:
 
 def _read(path: Path, name: str) -> bytes:
     try:
-        mode = path.stat().st_mode
+        about = path.stat()
+        mode = about.st_mode
         if stat.S_ISDIR(mode):
             raise TrafficError(Fault("it is a directory", "name one file in it", file=name))
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
             raise TrafficError(Fault("it is a device, not a file", "name a trace file", file=name))
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = b""
+        if about.st_size <= MAX_BYTES:
+            with path.open("rb") as stream:
+                data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
         here = path.parent if path.parent.is_dir() else None
         others = sorted(p.name for p in here.iterdir())[:1000] if here else []
@@ -117,7 +144,7 @@ def _read(path: Path, name: str) -> bytes:
         if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP):
             raise TrafficError(Fault(f"no file can be there: {reason}", "check the path", file=name)) from None
         raise RunError(Fault(f"it cannot be read: {reason}", "check the disk and the permissions", file=name)) from None
-    if len(data) > MAX_BYTES:
+    if max(len(data), about.st_size) > MAX_BYTES:
         raise TrafficError(Fault(f"it holds more than {MAX_BYTES / 1e9:g} GB", "cut it, or sample it", file=name))
     return data
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from planner.errors import Fault, TrafficError, near
-from planner.traffic import csv_rows
+from planner.traffic import csv_rows, json_rows
 from planner.traffic import source as source_module
 from planner.traffic.readers import FORMATS, reader
 from planner.traffic.readers.table import TableReader, Wanted, columns_of
@@ -47,8 +47,9 @@ def _sniff(source: Source) -> str:
         if reader(name).sniff(columns):
             return name
     if source.container == "json" and not columns:
-        what = "no line of it is a JSON object, nor is the whole one JSON list"
-        raise source.refuse(what, "it may have been cut off: fetch it again", line=1)
+        line, reason = json_rows.why_none(source)
+        what = f"no line of it is a JSON object with keys, nor is the whole one JSON list: {reason[:200]}"
+        raise source.refuse(what, "it may have been cut off: fetch it again", line=line)
     if source.container == "csv" and any(map(reader("servegen").sniff, csv_rows.first_rows(source))):
         return "servegen"  # it has no header, and its first row may be the broken one
     raise source.refuse(*_unknown(columns, source))

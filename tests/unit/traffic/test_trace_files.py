@@ -21,6 +21,26 @@ FIRST = '{"arrival_s": 0, "input_tokens": 100, "output_tokens": 10}'
 SECOND = '{"arrival_s": 1.5, "input_tokens": 2e2, "output_tokens": 20}'
 
 
+def test_a_line_may_end_in_any_way_and_every_line_is_a_row(write: Write) -> None:
+    """Old lines among new ones: CR alone, LF, CR LF, and CR CR LF as a copy in text mode leaves them."""
+    trace = read(write("t.csv", HEAD.strip() + "\r\n0,1,1\n1,2,2\r2,4,4\r\n3,8,8\r\r\n4,x,1\r5,16,16"))
+    assert (trace.rows_read, trace.n_requests, trace.rejected) == (6, 5, {"bad_number": 1})
+    assert int(trace.requests["input_tokens"].sum()) == 31
+    lines = read(write("t.jsonl", f"{FIRST}\r{SECOND}\n{FIRST}\r\n{{\r"))
+    assert (lines.rows_read, lines.n_requests, lines.bad_line_numbers) == (4, 3, (4,))
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    """Ten gigabytes with a hole in them, and a terabyte: both at once."""
+    path = tmp_path / "t.csv"
+    path.write_text(ROWS, encoding="utf-8")
+    for size in (source.MAX_BYTES + 1, 10**12):
+        with path.open("r+b") as file:
+            file.truncate(size)
+        with pytest.raises(TrafficError, match=r"t.csv: it holds more than 4 GB; cut it, or sample it"):
+            read(path)
+
+
 def sums(path: Path) -> tuple[int, int, int]:
     trace = read(path)
     assert trace.rows_read == trace.n_requests + sum(trace.rejected.values())
@@ -80,6 +100,21 @@ def test_one_trace_in_many_wrappings(write: Write, content: str | bytes) -> None
         (gzip.compress(ROWS.encode()) + b"left over", "after the end"),
         (b"\x1f\x8b\x08\x00" + b"\xff" * 60, "damaged"),
         ('[{"arrival_s": 0, "input_tokens": 1, "output_tokens": 1},\n{"arriv', "cut off"),
+        (
+            FIRST.replace('"output', '"input_tokens": 5, "output'),
+            ":1: no line of it is a JSON object with keys, nor is the whole one JSON list: a key stands twice",
+        ),
+        ("{}\n{}\n", "an object without a key"),
+        ("#\n[1, 2]\n", ":2: "),
+        (b"\x04\x22\x4d\x18" + bytes(40), "lz4"),
+        (b"\xff\x06\x00\x00sNaPpY" + bytes(40), "snappy"),
+        (b"t.csv".ljust(257, b"\0") + b"ustar" + bytes(250), "a tar archive"),
+        (gzip.compress(b"t.csv".ljust(257, b"\0") + b"ustar" + bytes(250)), "a tar archive"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "git lfs pull"),
+        ("\n<!DOCTYPE html>\n<html><body>Sign in</body></html>", "it is a web page"),
+        ("%PDF-1.7\n", "a PDF document"),
+        (bytes(9000), "nothing but zero bytes"),
+        (HEAD.replace(",", ";") + "0,5;10;5\n", "such as '0,5'; write numbers with a decimal point"),
     ],
 )
 def test_refused_with_its_name_and_the_way_out(write: Write, content: str | bytes, says: str) -> None:
