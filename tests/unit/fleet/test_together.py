@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +15,13 @@ from polars.testing import assert_frame_equal
 
 from planner import scenario
 from planner.aggregate.result import Result
-from planner.fleet import together
+from planner.fleet import parts, together
+from planner.fleet.checkpoint import Checkpoint
+from planner.fleet.storage import Folder
+from planner.study import answer as study
 from planner.study.run import run
 from planner.traffic import streamed
+from tests.memory import ROOT
 
 LAW = """
   chat:
@@ -110,6 +119,61 @@ def test_kept_rows_and_spans_are_numbered_as_in_the_whole(tmp_path: Path, monkey
     same(found, held)
     assert found.tables["requests"].height > 1000
     assert max(sizes) > 1
+
+
+def test_an_interrupted_run_goes_on_in_other_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = made(tmp_path, LAW, size=9, more=", split: 40 s")
+    whole = run(asked)
+    sizes = go_together(monkeypatch, 500)
+    keep, n_kept = Checkpoint.keep, 0
+
+    def stopping(self: Checkpoint, packed: bytes) -> None:
+        nonlocal n_kept
+        keep(self, packed)
+        n_kept += 1
+        if n_kept == 2:
+            raise KeyboardInterrupt
+
+    place = str(tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "keep", stopping)
+        with pytest.raises(study.Interrupted, match=r"2 finished parts are kept"):
+            study.answer([asked], out=place, workers=5)
+    n_cells, n_done = 16, sum(each["cells"] for each in _kept(place))
+    assert 0 < n_done < n_cells
+    sizes.clear()
+    same(study.answer([asked], out=place, is_resuming=True, workers=1).result, whole)
+    assert sizes[0] == n_cells - n_done
+
+
+def _kept(place: str) -> list[dict[str, int]]:
+    folder = Folder.of(place + ".parts")
+    names = [name for name in folder.names() if name.endswith(".part")]
+    return [{"cells": len(parts.about(folder.read(name))["cells"])} for name in names]
+
+
+@pytest.mark.parametrize("traffic", [LAW, PROFILE], ids=["law", "profile"])
+def test_ctrl_c_acts_while_requests_are_drawn(tmp_path: Path, traffic: str) -> None:
+    """A hundred million of them: at once they would take a minute and many gigabytes."""
+    many = traffic.replace("rate: 60 req/s", "rate: 27000 req/s").replace("scale: 8.3", "scale: 6000")
+    made(tmp_path, many, more=", drain: 0 s" if traffic is LAW else "")
+    text = (tmp_path / "s.yaml").read_text(encoding="utf-8").replace("length: 80 s", "length: 1 h")
+    (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "planner", "run", "s.yaml", "-o", "out"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    time.sleep(6)
+    assert process.poll() is None, process.communicate()
+    sent_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert time.monotonic() - sent_s < 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.yaml", "t.csv"]
 
 
 def test_few_groups_for_many_simulations() -> None:
