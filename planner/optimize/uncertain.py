@@ -2,7 +2,8 @@
 
 Samples of the uncertain facts (`study.uncertainty`: a Latin hypercube, Jalapeño's posterior by whole members) make as
 many instances: money and power by the samples' values, performance by the surfaces rescaled with the closed step model
-(tokens per second at the largest batch inside the TPOT limit, sample over fact). What is bought in the first period is
+(tokens per second at the largest batch inside the TPOT limit, sample over fact) and, where clients may be farther, by
+what that leaves of their limits (`trips`). What is bought in the first period is
 the same in all of them; later purchases, carving and shares react (sample average approximation, recourse continuous).
 A world in which no purchase serves everybody has no cost: its share is shown (`impossible_frac`). In the others demand
 that given purchases cannot serve costs ten times what the plan costs over that period, for all of a class; how many
@@ -20,12 +21,13 @@ from planner.aggregate.power import Book
 from planner.errors import Infeasible
 from planner.fleet.layout import entry_wish
 from planner.model.choose import at_best
-from planner.optimize.build import Question
+from planner.optimize.build import Question, Use
 from planner.optimize.instance import Instance, total
 from planner.optimize.linear import INF, Program, Stop
 from planner.optimize.periods import worth_years
 from planner.optimize.program import Model, build
 from planner.optimize.racks import kind_of, places_of, probe_of
+from planner.optimize.trips import left_frac, more_s, trips_of
 from planner.optimize.verify import Proved
 from planner.study.group import Part, entry_of, group_of, measure
 from planner.study.uncertainty import Sample, applied, sample
@@ -160,6 +162,7 @@ def _worlds(question: Question, n: int, seed: int) -> list[World]:
         pools=tuple(replace(p.pools[0], placed=p.placed) for p in probes),
         placed=tuple(one for p in probes for one in p.placed),
         sites=(),
+        round_trips_s=trips_of(scenario),
     )
     samples = sample(scenario, n, seed=seed, fleet=fleet)
     speed: dict[int, dict[Part, float]] = {}
@@ -181,14 +184,34 @@ def _worlds(question: Question, n: int, seed: int) -> list[World]:
             replace(
                 way,
                 takes=tuple(
-                    (k, o, need / f if (f := speed[one.simulated_ix][question.parts[k][o]]) > 0 else _IDLE_TAKES)
+                    (
+                        k,
+                        o,
+                        need / f
+                        if (f := speed[one.simulated_ix][part] * _reach(question, use, part, one)) > 0
+                        else _IDLE_TAKES,
+                    )
                     for k, o, need in way.takes
+                    for part in (question.parts[k][o],)
                 ),
             )
-            for way in instance.ways
+            for way, use in zip(instance.ways, question.uses, strict=True)
         )
         worlds.append(World(one, replace(instance, kinds=kinds, places=places, ways=ways, spans=spans)))
     return worlds
+
+
+def _reach(question: Question, use: Use, part: Part, one: Sample) -> float:
+    """What the way to the clients in a sample leaves of what a deployment holds of a class; it is that of the pool to
+    which the class's prompts are sent.
+    """
+    phase = "mixed" if use.partner is None else "prefill" if part == use.part else "decode"
+    slo = question.scenario.traffic[use.cls].slo
+    longer_s = more_s(trips_of(question.scenario), use.part.pool, use.cls, one.values)
+    limit = question.limits.get((use.cls, part, phase))
+    if not longer_s or slo is None or limit is None:
+        return 1.0
+    return left_frac(limit.surface, use.cls, question.scenario.slo[slo].limits, longer_s)
 
 
 def _speeds(question: Question, fleet: Fleet, one: Sample) -> dict[Part, float]:
@@ -331,6 +354,8 @@ def _checked(question: Question, worlds: Sequence[World]) -> list[Tree]:
             continue
         seen.add(world.sample.simulated_ix)
         factor = _speeds_of_group(question, group.fleet, world.sample, part)
+        first, second = (surface.partner or part, part) if phase == "decode" else (part, surface.partner)
+        factor *= min(_reach(question, Use(one, first, second), part, world.sample) for one in surface.mix)
         row: Tree = {"sample": world.sample.ix, "pool": part.pool, "class": name, "factor": factor, "strain": None}
         if factor > 0:
             try:
