@@ -150,8 +150,9 @@ def _drawn(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None, ba
     context = context_tokens(cls, base_dir)
     key = class_key(name)
     if cls.arrivals == "closed":
-        transform.too_many(chains.closed_requests(cls, length_ns, key=key, seed=seed, base_dir=base_dir))
-    transform.too_many((cls.rate_req_per_s or 0.0) * length_ns / 1e9)
+        n_closed = chains.closed_requests(cls, length_ns, key=key, seed=seed, base_dir=base_dir)
+        transform.too_many(n_closed, path=f"traffic.{name}")
+    transform.too_many((cls.rate_req_per_s or 0.0) * length_ns / 1e9, path=f"traffic.{name}")
     if chains.is_chained(cls):
         chained, notices = chains.draw(
             cls, key=key, seed=seed, length_ns=length_ns, base_dir=base_dir, context_tokens=context
@@ -171,7 +172,7 @@ def _profiled(cls: TrafficClass, *, name: str, seed: int, length_ns: int | None,
     n_requests = sum(size * count for size, count in enumerate(spec["batch_sizes"]))
     span_ns = transform.faster_ns(spec["span_ns"], cls.speedup)
     n_passes = 1 + (length_ns // (span_ns + 1) if cls.repeat and length_ns is not None else 0)
-    transform.too_many(n_requests * cls.scale * n_passes)
+    transform.too_many(n_requests * cls.scale * n_passes, path=f"traffic.{name}")
     parts = []
     for number in range(n_passes):
         drawn = profiles.realise(
@@ -218,9 +219,12 @@ def profile_of(cls: TrafficClass, name: str) -> dict[str, Any]:
     asked = {"class_column": cls.class_column, "model_column": cls.model_column, "format": cls.format}
     mapped = [key for key, value in (asked | {"idle_cap": cls.idle_cap_s}).items() if value is not None]
     if mapped:
-        what = f"{mapped[0]} belongs to trace files; {cls.trace} is a profile"
+        way_out = "take it away, or name a file as ./trace.csv"
         raise TrafficError(
-            Fault(what, "take it away, or name a file as ./trace.csv", path=f"traffic.{name}.{mapped[0]}")
+            *(
+                Fault(f"{key} belongs to trace files; {cls.trace} is a profile", way_out, path=f"traffic.{name}.{key}")
+                for key in mapped
+            )
         )
     return _profile(cls.trace)
 

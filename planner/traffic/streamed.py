@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner import core
-from planner.errors import Notice
+from planner.errors import Notice, TrafficError
 from planner.scenario.files import is_file
 from planner.traffic import chains, laws, profiles, recorded, synthetic, transform
 from planner.traffic.requests import class_key, context_tokens, profile_of
@@ -189,7 +189,9 @@ def many(scenario: Scenario, seed: int, *, prefixes: bool) -> Streamed | None:
     found = of(scenario, seed, prefixes=prefixes)
     if found is None or sum(n_of := found.expected()) < LEAST:
         return None
-    transform.too_many(max(n_of), MOST)
+    more = {source.name: n for source, n in zip(found.sources, n_of, strict=True) if n > MOST}
+    if more:
+        raise TrafficError(*(transform.too_many_fault(n, MOST, f"traffic.{name}") for name, n in more.items()))
     for source in found.sources:
         if source.rows is not None and _is_empty(replace(found, sources=(source,))):
             raise recorded.nothing_left(source.name, length_s, source.path)

@@ -120,13 +120,17 @@ def cut(requests: pl.DataFrame, length_ns: int) -> pl.DataFrame:
     return requests.filter(pl.col("arrival_ns") <= length_ns)
 
 
-def too_many(n: float, most: int | None = None) -> None:
-    """Refuse more requests than memory can hold, or than `most`.
+def too_many(n: float, *, path: str = "") -> None:
+    """Refuse more requests of the class at `path` than memory can hold.
 
     Raises:
         TrafficError: says the way out.
     """
-    most = MAX_REQUESTS if most is None else most
-    if n > most:
-        what = f"{n:,.0f} requests in one run of one class"
-        raise TrafficError(Fault(what, f"at most {most:,}: lower scale or rate, or shorten run.length"))
+    if n > MAX_REQUESTS:
+        raise TrafficError(too_many_fault(n, MAX_REQUESTS, path))
+
+
+def too_many_fault(n: float, most: int, path: str) -> Fault:
+    """The fault of a class with more than `most` requests."""
+    what = f"{n:,.0f} requests in one run of one class"
+    return Fault(what, f"at most {most:,}: lower scale or rate, or shorten run.length", path=path)

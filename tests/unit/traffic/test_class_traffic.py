@@ -163,8 +163,9 @@ def test_a_profile_is_realised(write: Write) -> None:
     assert first != second  # another realisation, not the same hour again
     with pytest.raises(FactError, match="azure-code-2023"):
         for_class(cls(trace="azure-code-2024"), name="c", seed=1, length_ns=None)
-    with pytest.raises(TrafficError, match="class_column belongs to trace files"):
-        for_class(cls(trace="azure-code-2023", class_column="x"), name="c", seed=1, length_ns=None)
+    with pytest.raises(TrafficError, match="class_column belongs to trace files") as refused:
+        for_class(cls(trace="azure-code-2023", class_column="x", idle_cap="3 s"), name="c", seed=1, length_ns=None)
+    assert [fault.path for fault in refused.value.faults] == ["traffic.c.class_column", "traffic.c.idle_cap"]
 
 
 def test_a_sample_of_lengths_for_each_kind(write: Write) -> None:

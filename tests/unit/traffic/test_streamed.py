@@ -180,7 +180,9 @@ def test_a_trace_without_a_request_in_the_run_is_refused_alike(tmp_path: Path, m
 
 
 def test_more_than_can_be_simulated_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrafficError, match=r"requests in one run of one class; at most 2,147,483,648: lower scale"):
+    with pytest.raises(
+        TrafficError, match=r"traffic\.a: .* requests in one run of one class; at most 2,147,483,648: lower"
+    ):
         streamed.many(
             made(
                 tmp_path, "\n  a: {model: gpt-oss-120b, trace: ./t.csv, scale: 999999, repeat: true}\n", "length: 10 h"
