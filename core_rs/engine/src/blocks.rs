@@ -30,20 +30,21 @@ const IN_PLACE: usize = 16;
 struct Residues {
     here: [u32; IN_PLACE],
     /// Where blocks have more tokens, all of them.
-    apart: Option<Box<[u32]>>,
+    #[expect(clippy::box_collection, reason = "it is seldom there, and should take little room then")]
+    apart: Option<Box<Vec<u32>>>,
 }
 
 impl Residues {
     fn new(n: usize) -> Self {
-        Self { here: [0; IN_PLACE], apart: (n > IN_PLACE).then(|| vec![0; n].into_boxed_slice()) }
+        Self { here: [0; IN_PLACE], apart: (n > IN_PLACE).then(|| Box::new(vec![0; n])) }
     }
 
     fn all(&self) -> &[u32] {
-        self.apart.as_deref().unwrap_or(&self.here)
+        self.apart.as_ref().map_or(&self.here, |apart| &apart[..])
     }
 
     fn of(&mut self, residue: usize) -> &mut u32 {
-        &mut self.apart.as_deref_mut().unwrap_or(&mut self.here)[residue]
+        &mut self.apart.as_mut().map_or(&mut self.here[..], |apart| &mut apart[..])[residue]
     }
 }
 

@@ -274,12 +274,10 @@ impl Sim {
             replica.fetch_ends();
         }
         if let Some(replica) = near {
-            let replica = &self.replicas[replica as usize];
-            replica.fetch();
-            replica.fetch_requests(&self.slab);
+            self.replicas[replica as usize].fetch_requests(&self.slab);
         }
         if let Some(next) = self.router.likely() {
-            self.replicas[next as usize].fetch();
+            self.replicas[next as usize].fetch_for_arrival();
         }
     }
 

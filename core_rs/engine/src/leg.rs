@@ -90,21 +90,8 @@ pub struct Leg {
     pub anchor_ns: u64,
     /// Steps of the line that are done and counted, and where the stretch under way ends.
     pub done: u64,
-    pub done_ns: u64,
     pub planned: u64,
-    /// The line holds for so many steps.
-    pub valid_steps: u64,
     time_fs: Line<i64>,
-    energy_fj: Line<i64>,
-    bytes: Line<i64>,
-    flops: Line<i64>,
-    network_fs: i64,
-    launch_fs: i64,
-    /// KV tokens held during step 0; those of the decoding sequences grow by the mean.
-    pub kv_tokens: u64,
-    /// Of a step with both chunks and decoding sequences: time and energy without its chunks.
-    alone_fs: i64,
-    alone_fj: i64,
     /// All of it, where 64 bits do not hold it, or where a power cap is in it.
     wide: Option<Box<Wide>>,
     pub n_chunks: u32,
@@ -117,6 +104,20 @@ pub struct Leg {
     pub is_mixed: bool,
     /// It was formed before its anchor.
     pub is_early: bool,
+    /// When the steps that are counted were done.
+    pub done_ns: u64,
+    /// The line holds for so many steps.
+    pub valid_steps: u64,
+    energy_fj: Line<i64>,
+    bytes: Line<i64>,
+    flops: Line<i64>,
+    network_fs: i64,
+    launch_fs: i64,
+    /// KV tokens held during step 0; those of the decoding sequences grow by the mean.
+    pub kv_tokens: u64,
+    /// Of a step with both chunks and decoding sequences: time and energy without its chunks.
+    alone_fs: i64,
+    alone_fj: i64,
 }
 
 impl Leg {

@@ -80,33 +80,36 @@ pub struct Desk<'a> {
     pub ending: &'a mut Vec<u32>,
 }
 
-/// Cache lines of a replica that each event needs.
-const HOT_LINES: usize = size_of::<Replica>().div_ceil(near::LINE_BYTES);
+/// Cache lines of a replica, and those that an arrival needs.
+const LINES: usize = size_of::<Replica>().div_ceil(near::LINE_BYTES);
+const ARRIVAL_LINES: usize = 4;
+const _: () = assert!(LINES == 8, "what each event needs of a replica stands in eight cache lines");
 
 /// Ends of which the requests are asked for ahead.
 const ENDS_AHEAD: usize = 3;
 
-/// What each event needs stands in a few cache lines: with thousands of replicas none of them is near the processor when
-/// its turn comes.
+/// What each event needs stands in a few cache lines, and what an arrival needs in the first of them: with thousands of
+/// replicas none of them is near the processor when its turn comes.
 #[repr(C, align(64))]
 pub struct Replica {
     /// Tokens that decoding sequences were given so far, each the same: one a step, without drafts.
     counter: u64,
+    waiting: Waiting,
+    /// In order of admission.
+    prefilling: Few,
+    /// The decode counter at which decoding sequences end.
+    decoding: Ends,
+    /// How many sequences still make `window_sum` grow.
+    n_growing: u32,
+    /// No request came during the last step with prompts.
+    is_calm: bool,
     /// The steps under way.
     running: Option<Leg>,
     /// KV tokens of the decoding sequences, and of the prompts being prefilled.
     kv_tokens: u64,
     reserved_tokens: u64,
-    /// Sum of min(context, window) of the next decode step, and how many sequences still make it grow.
+    /// Sum of min(context, window) of the next decode step.
     window_sum: u64,
-    n_growing: u32,
-    /// No request came during the last step with prompts.
-    is_calm: bool,
-    /// The decode counter at which decoding sequences end.
-    decoding: Ends,
-    waiting: Waiting,
-    /// In order of admission.
-    prefilling: Few,
     blocks: Blocks,
     /// Decoding sequences of the measured span, by class.
     n_decoding_in_span: ByClass,
@@ -163,7 +166,12 @@ impl Replica {
 
     /// Ask for the memory of all that an event needs of this replica.
     pub fn fetch(&self) {
-        near::fetch_lines(&self.counter, HOT_LINES);
+        near::fetch_lines(&self.counter, LINES);
+    }
+
+    /// For what an arrival needs.
+    pub fn fetch_for_arrival(&self) {
+        near::fetch_lines(&self.counter, ARRIVAL_LINES);
     }
 
     /// Of its ends, too.
@@ -388,21 +396,22 @@ const CLASSES_IN_PLACE: usize = 4;
 struct ByClass {
     here: [u32; CLASSES_IN_PLACE],
     /// Where there are more classes, all of them.
-    apart: Option<Box<[u32]>>,
+    #[expect(clippy::box_collection, reason = "it is seldom there, and should take little room then")]
+    apart: Option<Box<Vec<u32>>>,
 }
 
 impl ByClass {
     fn new(n_classes: usize) -> Self {
-        let apart = (n_classes > CLASSES_IN_PLACE).then(|| vec![0; n_classes].into_boxed_slice());
+        let apart = (n_classes > CLASSES_IN_PLACE).then(|| Box::new(vec![0; n_classes]));
         Self { here: [0; CLASSES_IN_PLACE], apart }
     }
 
     fn all(&self) -> &[u32] {
-        self.apart.as_deref().unwrap_or(&self.here)
+        self.apart.as_ref().map_or(&self.here, |apart| &apart[..])
     }
 
     fn of(&mut self, class: u16) -> &mut u32 {
-        &mut self.apart.as_deref_mut().unwrap_or(&mut self.here)[usize::from(class)]
+        &mut self.apart.as_mut().map_or(&mut self.here[..], |apart| &mut apart[..])[usize::from(class)]
     }
 
     fn add(&mut self, class: u16, counts: bool) {

@@ -223,10 +223,17 @@ impl Request {
     #[inline]
     pub fn round_trip_ns(&self) -> u64 {
         if self.marks.has(Marks::FAR) {
-            u64::from(self.round_trip_ns)
+            self.far_ns()
         } else {
             0
         }
+    }
+
+    /// Not looked at where it need not be, either: it is in another cache line.
+    #[cold]
+    #[inline(never)]
+    fn far_ns(&self) -> u64 {
+        u64::from(self.round_trip_ns)
     }
 
     /// When the token came after which a gap is counted by itself.
@@ -256,10 +263,16 @@ impl Request {
     fn computed(&self) -> u32 {
         let now = self.prefilled.min(self.input_tokens);
         if self.marks.has(Marks::ANEW) {
-            now.max(self.computed)
+            self.computed_before(now)
         } else {
             now
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn computed_before(&self, now: u32) -> u32 {
+        now.max(self.computed)
     }
 
     /// What it prefilled is lost.

@@ -52,9 +52,9 @@ impl SpeculationSpec {
 /// The clock of kept tokens, in units of 2^-20 tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    per_step: u64,
+    per_step: u32,
     /// What the steps so far gave beyond whole tokens.
-    phase: u64,
+    phase: u32,
 }
 
 const BITS: u32 = 20;
@@ -63,7 +63,7 @@ const ONE: u64 = 1 << BITS;
 impl Default for Pace {
     /// A token a step.
     fn default() -> Self {
-        Self { per_step: ONE, phase: 0 }
+        Self { per_step: ONE as u32, phase: 0 }
     }
 }
 
@@ -71,24 +71,24 @@ impl Pace {
     /// The clock of a deployment, at its beginning.
     pub fn new(speculation: Option<&SpeculationSpec>) -> Self {
         speculation.map_or_else(Self::default, |spec| Self {
-            per_step: (spec.mean_tokens() * ONE as f64 + 0.5) as u64,
+            per_step: (spec.mean_tokens() * ONE as f64 + 0.5) as u32, // of at most 65 tokens
             phase: 0,
         })
     }
 
     /// A token a step, with nothing to keep in mind.
     pub fn is_plain(self) -> bool {
-        self.per_step == ONE
+        self.per_step == ONE as u32
     }
 
     /// Where it stands within a token.
     pub fn phase(self) -> u32 {
-        self.phase as u32
+        self.phase
     }
 
     /// The same clock where it stands so.
     pub fn at(self, phase: u32) -> Self {
-        Self { phase: u64::from(phase), ..self }
+        Self { phase, ..self }
     }
 
     /// Mean tokens of a step.
@@ -139,7 +139,7 @@ impl Pace {
             return steps;
         }
         let all = u128::from(self.phase) + u128::from(steps) * u128::from(self.per_step);
-        self.phase = (all as u64) & (ONE - 1);
+        self.phase = ((all as u64) & (ONE - 1)) as u32;
         (all >> BITS) as u64
     }
 

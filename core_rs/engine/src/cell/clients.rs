@@ -45,7 +45,7 @@ impl Sim {
         };
         if self.replicas.len() >= super::MANY_REPLICAS {
             if let Some(next) = self.router.likely() {
-                self.replicas[next as usize].fetch();
+                self.replicas[next as usize].fetch_for_arrival();
             }
         }
         let deployment = &self.deployments[self.deployment_of[replica as usize] as usize];

@@ -9,21 +9,22 @@ use crate::slab::Slab;
 pub(super) struct Waiting {
     first: Few,
     /// Of the lower levels.
-    others: Option<Box<[Few]>>,
+    #[expect(clippy::box_collection, reason = "it is seldom there, and should take little room then")]
+    others: Option<Box<Vec<Few>>>,
 }
 
 impl Waiting {
     pub fn new(n_levels: usize) -> Self {
-        let others = (n_levels > 1).then(|| vec![Few::default(); n_levels - 1].into_boxed_slice());
+        let others = (n_levels > 1).then(|| Box::new(vec![Few::default(); n_levels - 1]));
         Self { first: Few::default(), others }
     }
 
     pub fn len(&self) -> usize {
-        self.first.len() + self.others.iter().flatten().map(Few::len).sum::<usize>()
+        self.first.len() + self.others.iter().flat_map(|others| others.iter()).map(Few::len).sum::<usize>()
     }
 
     fn levels(&mut self) -> impl Iterator<Item = &mut Few> {
-        std::iter::once(&mut self.first).chain(self.others.iter_mut().flatten())
+        std::iter::once(&mut self.first).chain(self.others.iter_mut().flat_map(|others| others.iter_mut()))
     }
 
     fn level(&mut self, at: usize) -> &mut Few {
@@ -35,7 +36,7 @@ impl Waiting {
 
     /// The request that is next.
     pub fn front(&self) -> Option<u32> {
-        self.first.first().or_else(|| self.others.iter().flatten().find_map(Few::first))
+        self.first.first().or_else(|| self.others.iter().flat_map(|others| others.iter()).find_map(Few::first))
     }
 
     /// The first few of the first level.
