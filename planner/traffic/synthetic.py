@@ -39,9 +39,8 @@ def draw_lengths(
     n: int,
     base_dir: Path,
     context_tokens: int | None = None,
-    first: int = 0,
 ) -> pl.DataFrame:
-    """`n` requests from `first` on: `input_tokens output_tokens`, and in `redraws` how often each was drawn again."""
+    """`n` requests: `input_tokens output_tokens`, and in `redraws` how often each was drawn again."""
     assert cls.input is not None
     assert cls.output is not None
     return core.sample(
@@ -49,7 +48,6 @@ def draw_lengths(
             "kind": "lengths",
             "seed": seed,
             "key": key,
-            "first": first,
             "n": n,
             "input": dist_spec(cls.input, base_dir),
             "output": dist_spec(cls.output, base_dir),

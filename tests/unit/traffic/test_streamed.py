@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from planner import scenario
-from planner.errors import TrafficError
+from planner.errors import RunError, TrafficError
 from planner.fleet import draws
 from planner.fleet.draws import Draw
 from planner.scenario import Scenario
@@ -199,6 +199,23 @@ def test_a_preview_tells_the_same_of_many(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(streamed, "ROWS", 3_000)
     found = preview(of)
     assert (found.offered, found.too_large) == (held.offered, held.too_large)
+
+
+def test_a_folder_that_cannot_take_them_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = made(tmp_path, "\n  a: {model: gpt-oss-120b, trace: azure-code-2023, scale: 280}\n", "warmup: 0 s")
+    source = streamed.of(of, 3, prefixes=False)
+    assert source is not None
+    shared = Shared.of(source)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    for _ in range(2):  # who shares the span is told, too
+        with pytest.raises(
+            RunError, match=r"drawn requests cannot be kept in .*none: .*; free some space there, or set"
+        ):
+            list(Walk(source, shared))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    n = sum(frame.height for (frame,) in Walk(source, Shared.of(source)))
+    assert n == 280 * 8819
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.yaml", "t.csv"]
 
 
 @pytest.mark.parametrize("traffic", ["law", "copies", "profile"])
