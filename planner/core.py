@@ -146,7 +146,7 @@ def steady(spec: Mapping[str, object], rows: pl.DataFrame) -> tuple[pl.DataFrame
     cannot run (what, way out), or None. Rows of such a group are NaN.
 
     `rows` has group_ix UInt64 and the Float64 columns input_tokens, output_tokens, concurrency, prefill_workers and
-    decode_workers (`core_rs/engine/src/steady.rs`).
+    decode_workers, and may have held_steps and in_step (`core_rs/engine/src/steady.rs`; 0 without).
     """
     try:
         points, refusals = _core.steady(_json(spec), rows)

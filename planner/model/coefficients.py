@@ -73,7 +73,8 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     _engine("link_eff_frac", 0.24, 0.05, 1.0, 0.4, "share of the link bandwidth of decoding collectives"),
     _habit("interference", 0.8, 0.1, 2.0, 0.25, "delay of neighbours over a prompt's own time", each=True),
     _habit("first_token_s", 20e-3, 1e-4, 0.5, 0.4, "before a first token, whatever the load", each=True),
-    _habit("first_token_layer_s", 0.5e-3, 1e-5, 5e-3, 0.7, "more for each layer", each=True),
+    _habit("first_token_launches", 8.0, 0.1, 50.0, 0.5, "launches of a step, so many times more"),
+    _habit("first_token_unlike_s", 0.3e-3, 1e-6, 5e-3, 1.0, "more for each layer with latent or linear attention"),
     _habit("first_token_steps", 3.0, 0.3, 30.0, 0.4, "steps that a first token waits", each=True),
     _habit("first_token_dp_steps", 5.0, 0.1, 50.0, 0.4, "more of them with attention data parallelism"),
     _habit("lone_prompt", 1.2, 0.5, 5.0, 0.25, "time of a lone prompt over its arithmetic"),
@@ -81,10 +82,13 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     _habit("cache_wait", 1.0, 0.05, 5.0, 0.25, "wait over a generation where the cache is the limit"),
     _habit("handover_s", 40e-3, 1e-3, 2.0, 0.4, "hand-over of a split deployment"),
     _habit("handover_steps", 4.0, 0.1, 30.0, 0.4, "decode steps that a handed-over prompt waits"),
-    _habit("split_burst", 0.1, 0.01, 3.0, 0.4, "the same share where prompts have a pool"),
+    _habit("split_burst", 0.1, 0.01, 3.0, 0.4, "share of requests in the first wave at a pool of prompts"),
     _habit("split_prefill_gain", 1.3, 0.5, 3.0, 0.25, "how much faster a pool of prompts alone runs"),
-    _habit("split_spread", 0.15, 0.02, 1.0, 0.25, "width of the onset of the prompts' queue"),
 )
+
+
+FIRST_HABITS: dict[str, float] = {c.name: c.start for c in COEFFICIENTS if c.part == "habits"}
+"""Habits before any data."""
 
 
 def flat_names() -> list[tuple[Coefficient, str]]:

@@ -22,6 +22,7 @@ from planner import core
 from planner.errors import FactError, Fault, Notice, near
 from planner.facts import catalog
 from planner.model.coefficients import ENGINES
+from planner.model.recipes import held_steps, is_in_step
 from planner.model.spec import deployment_spec
 from planner.model.text_table import text_table, with_numbers
 
@@ -289,6 +290,8 @@ def loads(points: Points) -> tuple[pl.DataFrame, list[int]]:
             "concurrency": pl.Series([row["concurrency"] for row in rows], dtype=pl.Float64),
             "prefill_workers": pl.Series([row["prefill_workers"] or 1.0 for row in rows], dtype=pl.Float64),
             "decode_workers": pl.Series([row["decode_workers"] or 1.0 for row in rows], dtype=pl.Float64),
+            "held_steps": pl.Series([held_steps(row) for row in rows], dtype=pl.Float64),
+            "in_step": pl.Series([float(is_in_step(row)) for row in rows], dtype=pl.Float64),
         }
     )
     return frame, at

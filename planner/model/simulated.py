@@ -3,12 +3,14 @@
 What the table leaves open beside `points.py`, by name:
 
 - `spread_lengths`: prompts and outputs are drawn uniformly from 8/9 to 10/9 of their mean (0.8 to 1.0 of the nominal
-  length), also where a table has whole numbers: loops of one length would go on in step, and measured ones do not.
+  length), also where a table has whole numbers: loops of one length would go on in step, and measured ones do not,
+  but for those that `recipes.py` names.
 - `shared_link`: a split deployment hands over through all the scale-out links of its smaller side.
 
-Between scheduler and client a first token waits for a client's fixed time and some steps, longer for a hand-over; a
-prompt takes longer than its arithmetic, and some engines' queues are longer. Those few figures, and corrections by
-stack as the steady state has them, are fitted to the simulated first tokens (`fit_simulated`).
+Between scheduler and client a first token waits for a client's fixed time and some steps, longer for a hand-over, and
+for what recipes hold it back; a prompt takes longer than its arithmetic and pays launches that decoding records, and
+some engines' queues are longer. Those few figures, and corrections by stack as the steady state has them, are fitted to
+the simulated first tokens (`fit_simulated`).
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import Infeasible
 from planner.model.closed_loop import WAVES, Lengths, Loop, fitting, run
-from planner.model.coefficients import COEFFICIENTS, ENGINES, Coefficient
+from planner.model.coefficients import COEFFICIENTS, ENGINES, FIRST_HABITS, Coefficient
 from planner.model.fit import SCALES, Target, minimise, weights
 from planner.model.folds import KINDS, folds
-from planner.model.points import Points
+from planner.model.points import Points, steady
+from planner.model.recipes import held_steps, is_in_step
 from planner.model.stacks import LEVELS, Design, design, effect
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ _QUEUE = Coefficient(
 )
 CLIENT = (
     "first_token_s",
+    "first_token_launches",
+    "first_token_unlike_s",
     "first_token_steps",
     "first_token_dp_steps",
     "lone_prompt",
@@ -65,6 +70,10 @@ class Simulated:
     prefill_s: np.ndarray
     """From there to the first token."""
     tpot_s: np.ndarray
+    launch_s: np.ndarray
+    """Launches and latencies of a step with prompts."""
+    unlike_layers: np.ndarray
+    """Layers with latent or linear attention."""
     n_requests: int
 
 
@@ -102,7 +111,10 @@ def simulate_points(points: Points, engines: Mapping[str, Any], rows: Sequence[i
             means[:, i] = found
             n_requests += n
     wait_s, prefill_s, tpot_s = means
-    return Simulated(wait_s, prefill_s, tpot_s, n_requests)
+    # What is read here does not depend on habits: any will do.
+    known = {group["engine"]: engines.get(group["engine"], generic) for group in points.groups}
+    steps, _ = steady(points, known, dict.fromkeys(known, FIRST_HABITS))
+    return Simulated(wait_s, prefill_s, tpot_s, steps["launch_s"], steps["unlike_layers"], n_requests)
 
 
 def loop(points: Points, i: int, engine: Any, seed: int = SEED) -> Loop:
@@ -132,8 +144,8 @@ def loop(points: Points, i: int, engine: Any, seed: int = SEED) -> Loop:
     return Loop(
         fitting(placed),
         max(round(row["concurrency"]), 1),
-        _spread(row["isl_mean"]),
-        _spread(row["osl_mean"]),
+        _lengths(row["isl_mean"], is_alike=is_in_step(row)),
+        _lengths(row["osl_mean"], is_alike=is_in_step(row)),
         n_replicas=workers["decode"] if prefill is not None else 1,
         prefill=prefill,
         n_prefill=workers["prefill"],
@@ -143,7 +155,9 @@ def loop(points: Points, i: int, engine: Any, seed: int = SEED) -> Loop:
     )
 
 
-def _spread(mean: float) -> Lengths:
+def _lengths(mean: float, *, is_alike: bool) -> Lengths:
+    if is_alike:
+        return Lengths(round(mean), round(mean))
     return Lengths(max(round(mean * 8 / 9), 1), max(round(mean * 10 / 9), 1))
 
 
@@ -159,13 +173,19 @@ def first_token_s(points: Points, simulated: Simulated, client: Mapping[str, Map
 def _seen(points: Points, simulated: Simulated, values: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    base_s, steps, dp_steps, lone, handover_s, handover_steps, queue = values.T
+    base_s, launches, unlike_s, steps, dp_steps, lone, handover_s, handover_steps, queue = values.T
     layouts = [points.groups[ix]["layout"] if ix >= 0 else None for ix in points.group_ix]
     is_dp = np.array([layout is not None and layout["dp"] > 1 for layout in layouts])
     is_split = np.array([ix >= 0 and points.groups[ix]["prefill"] is not None for ix in points.group_ix])
-    waits = steps + dp_steps * is_dp + handover_steps * is_split
+    held = np.zeros(len(points.rows))
+    for i, row in enumerate(points.rows):
+        # As in the steady state, a lone client's prompt comes when nothing runs that it could be held back for.
+        if points.group_ix[i] >= 0 and row["concurrency"] > 1.0:
+            held[i] = held_steps(row)
+    waits = steps + dp_steps * is_dp + handover_steps * is_split + held
     at_scheduler = queue * simulated.wait_s + lone * simulated.prefill_s
-    seen: np.ndarray = at_scheduler + base_s + handover_s * is_split + waits * simulated.tpot_s
+    unrecorded_s = ~is_split * (launches * simulated.launch_s + unlike_s * simulated.unlike_layers)
+    seen: np.ndarray = at_scheduler + base_s + unrecorded_s + handover_s * is_split + waits * simulated.tpot_s
     return seen
 
 

@@ -143,6 +143,15 @@ impl Columns {
         self.column(name, &DataType::Float64, |a: &Float64Array| a.values().to_vec())
     }
 
+    /// Empty where there is no such column.
+    pub fn f64_if(&self, name: &str) -> PyResult<Vec<f64>> {
+        if self.has(name) {
+            self.f64(name)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
     pub fn u64(&self, name: &str) -> PyResult<Vec<u64>> {
         self.column(name, &DataType::UInt64, |a: &UInt64Array| a.values().to_vec())
     }

@@ -118,6 +118,7 @@ fn steady(py: Python<'_>, spec: &[u8], rows: &Bound<'_, PyAny>) -> PyResult<(Tab
     let (input, output) = (columns.f64("input_tokens")?, columns.f64("output_tokens")?);
     let concurrency = columns.f64("concurrency")?;
     let (prefill, decode) = (columns.f64("prefill_workers")?, columns.f64("decode_workers")?);
+    let (held, in_step) = (columns.f64_if("held_steps")?, columns.f64_if("in_step")?);
     let found = py.detach(|| {
         guard(|| {
             let spec: SteadySpec =
@@ -130,6 +131,8 @@ fn steady(py: Python<'_>, spec: &[u8], rows: &Bound<'_, PyAny>) -> PyResult<(Tab
                     concurrency: concurrency[i],
                     prefill_workers: prefill[i],
                     decode_workers: decode[i],
+                    held_steps: held.get(i).copied().unwrap_or(0.0),
+                    in_step: in_step.get(i).copied().unwrap_or(0.0),
                 })
                 .collect();
             engine::steady::run(&spec, &rows)

@@ -76,6 +76,15 @@ pub struct Params {
 }
 
 impl ModelSpec {
+    /// Layers whose attention is a latent's or recurrent.
+    pub fn unlike_layers(&self) -> u64 {
+        let latent = match self.attention {
+            Attention::Mla { .. } => self.attention_layers,
+            Attention::Gqa { .. } => 0,
+        };
+        latent.saturating_add(self.recurrent_layers)
+    }
+
     /// Checks that the counts are positive and agree with each other.
     pub fn validate(&self) -> Result<()> {
         for (field, value) in [

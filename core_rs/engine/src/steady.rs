@@ -7,22 +7,24 @@
 //! tpot  = decode(B, I + O/2) + interference x (B / O) x prompt_together          one pool does both
 //!       = decode(B, I + O/2)                                                     decode pool
 //! B     = min(concurrency x O tpot / (O tpot + ttft), sequences that the cache holds)        (Little's law)
-//! ttft  = first_token_s + first_token_steps x tpot + prompt_alone
+//! ttft  = first_token_s + first_token_launches x launches + first_token_steps x tpot + prompt_alone
 //!       + burst x prompt_together x (concurrency - 1)                            the first wave, over ten waves
 //!       + wait for the cache                                                     where concurrency exceeds it
 //! ```
 //! With drafts a step gives a sequence `a` tokens in the mean (`Pace::mean_steps` over the output): tpot is the step over
 //! a, B a / O prompts join it, and what waits for steps waits for whole ones.
 //!
-//! A split deployment has the queue of its prefill pool in place of the burst's interference: with one prompt every
-//! `s` seconds and a loop of `Z` seconds outside it, `c` clients wait `c s - Z` once the pool is saturated, rounded off
-//! by `spread` of the loop around that point. The fixed point is found by damped repetition.
+//! A server that holds prompts back for some steps adds them. Clients in step (`SteadyRow::in_step`) wait for half of all
+//! prompts, and have the other half in their outputs: `burst` and `interference` are a half each.
+//!
+//! A split deployment has its pool of prompts in place of those terms (`prompts.rs`). The fixed point is found by damped
+//! repetition.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chip::{fraction, not_negative, positive, ChipSpec};
+use crate::chip::{not_negative, positive, ChipSpec};
 use crate::deployment::{DeploymentSpec, EngineSpec, Precision, ServingSpec};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -30,9 +32,15 @@ use crate::mean_loop::{mean_loop, LoopLoad};
 use crate::model::ModelSpec;
 use crate::step::{PromptCost, StepModel};
 
+mod prompts;
+
+use prompts::PromptPool;
+
 /// Repetitions of the fixed point at most, and how far apart two are that settle it.
 const MOST_ROUNDS: usize = 60;
 const SETTLED: f64 = 1e-6;
+/// Clients in step wait for this share of all prompts, and have as much in their outputs.
+const IN_STEP: f64 = 0.5;
 /// A sequence holds its prompt and, when the next one is let in, this share of its output.
 const HELD_OUTPUT: f64 = 0.75;
 
@@ -82,9 +90,12 @@ pub struct Habits {
     pub interference: f64,
     /// Before a first token, whatever the load: client, tokenizer, scheduler.
     pub first_token_s: f64,
-    /// More for each layer: prompts run without the recorded launches of decoding.
+    /// Launches and latencies of a step, so many times more: prompts run without the recorded launches of decoding.
     #[serde(default)]
-    pub first_token_layer_s: f64,
+    pub first_token_launches: f64,
+    /// More for each layer whose attention is a latent's or recurrent: prompts have kernels there that decoding has not.
+    #[serde(default)]
+    pub first_token_unlike_s: f64,
     /// Steps that a first token waits, and more of them with attention data parallelism, whose groups step together.
     pub first_token_steps: f64,
     pub first_token_dp_steps: f64,
@@ -94,13 +105,12 @@ pub struct Habits {
     pub burst: f64,
     /// Wait over a full generation, where the cache is the limit.
     pub cache_wait: f64,
-    /// Split deployments: hand-over, in seconds and in decode steps; the burst; how much faster a pool of prompts alone
-    /// runs; how far the queue's onset is rounded off, as a share of the loop.
+    /// Split deployments: hand-over, in seconds and in decode steps; share of the requests in the first wave; how much
+    /// faster a pool of prompts alone runs.
     pub handover_s: f64,
     pub handover_steps: f64,
     pub split_burst: f64,
     pub split_prefill_gain: f64,
-    pub split_spread: f64,
 }
 
 impl Habits {
@@ -115,7 +125,8 @@ impl Habits {
         for (field, value) in [
             ("habits.interference", self.interference),
             ("habits.first_token_s", self.first_token_s),
-            ("habits.first_token_layer_s", self.first_token_layer_s),
+            ("habits.first_token_launches", self.first_token_launches),
+            ("habits.first_token_unlike_s", self.first_token_unlike_s),
             ("habits.first_token_steps", self.first_token_steps),
             ("habits.first_token_dp_steps", self.first_token_dp_steps),
             ("habits.burst", self.burst),
@@ -125,7 +136,7 @@ impl Habits {
         ] {
             not_negative(field, value)?;
         }
-        fraction("habits.split_spread", self.split_spread)
+        Ok(())
     }
 }
 
@@ -141,6 +152,11 @@ pub struct SteadyRow {
     /// Workers of each pool; prefill counts only where the group has a prefill pool.
     pub prefill_workers: f64,
     pub decode_workers: f64,
+    /// Steps for which the server holds a prompt back before it looks at it.
+    pub held_steps: f64,
+    /// 1 where prompts are worked on before decoding goes on and all lengths are alike, so that clients stay in step:
+    /// each waits for half of all prompts, and has the other half in its output. 0 where they do not.
+    pub in_step: f64,
 }
 
 /// What a load comes to.
@@ -157,6 +173,9 @@ pub struct SteadyPoint {
     pub prefill_busy_frac: f64,
     /// Mean draw of a chip of the decoding pool.
     pub chip_w: f64,
+    /// Of the pool that works on prompts: launches and latencies of a step, and layers with latent or recurrent attention.
+    pub launch_s: f64,
+    pub unlike_layers: f64,
 }
 
 impl SteadyPoint {
@@ -168,6 +187,8 @@ impl SteadyPoint {
         cache_seqs: f64::NAN,
         prefill_busy_frac: f64::NAN,
         chip_w: f64::NAN,
+        launch_s: f64::NAN,
+        unlike_layers: f64::NAN,
     };
 }
 
@@ -214,6 +235,10 @@ pub fn run(spec: &SteadySpec, rows: &[SteadyRow]) -> Result<Steady> {
             ("decode_workers", row.decode_workers),
         ] {
             positive(&format!("row {i}: {field}"), value)?;
+        }
+        not_negative(&format!("row {i}: held_steps"), row.held_steps)?;
+        if !(0.0..=1.0).contains(&row.in_step) {
+            return Err(Error::input(format!("row {i}: in_step"), format!("must be from 0 to 1, got {}", row.in_step)));
         }
         let pool = usize::try_from(row.group_ix).ok().and_then(|at| pools.get(at));
         let Some(pool) = pool else {
@@ -269,6 +294,9 @@ impl Pools<'_> {
         // Tokens that a step gives a sequence in the mean: 1 without drafts.
         let rest = (output - 1.0).max(1.0);
         let per_step = rest / self.decode.steps_for(rest, a_replica <= 1.0);
+        // A lone client's prompt comes when nothing runs that it could be held back for.
+        let held_steps = if a_replica > 1.0 { row.held_steps } else { 0.0 };
+        let [interference, burst] = [h.interference, h.burst].map(|apart| apart + row.in_step * (IN_STEP - apart));
         let mut n_seqs = a_replica.min(cache_seqs);
         let (mut ttft_s, mut tpot_s, mut busy) = (0.0, 0.0, 0.0);
         for _ in 0..MOST_ROUNDS {
@@ -276,18 +304,21 @@ impl Pools<'_> {
             let wait = |tpot: f64| h.first_token_s + beyond * output * tpot * h.cache_wait;
             if self.prefill.is_some() {
                 tpot_s = step / per_step;
-                let (queue_s, alone_s);
-                (queue_s, alone_s, busy) = self.prefill_queue(row, &prompt, output * tpot_s);
-                ttft_s = wait(tpot_s) + h.handover_s + h.handover_steps * step + alone_s + queue_s;
+                let pool =
+                    PromptPool { habits: h, prompt: &prompt, workers: row.prefill_workers, clients: row.concurrency };
+                let prompted = pool.prompted(output * tpot_s);
+                busy = prompted.busy_frac;
+                ttft_s = wait(tpot_s) + h.handover_s + h.handover_steps * step + prompted.ttft_s;
             } else {
-                let mixed_s = step + h.interference * (n_seqs * per_step) / output * prompt.together_s;
+                let mixed_s = step + interference * (n_seqs * per_step) / output * prompt.together_s;
                 tpot_s = mixed_s / per_step;
                 let dp_steps = if self.decode.dp() > 1 { h.first_token_dp_steps } else { 0.0 };
                 ttft_s = wait(tpot_s)
-                    + h.first_token_layer_s * self.decode.n_layers()
-                    + (h.first_token_steps + dp_steps) * mixed_s
+                    + h.first_token_launches * prompt.step_base_s
+                    + h.first_token_unlike_s * self.decode.unlike_layers()
+                    + (h.first_token_steps + dp_steps + held_steps) * mixed_s
                     + prompt.alone_s(h.lone_prompt, 1.0)
-                    + h.burst * prompt.together_s * (clients - 1.0);
+                    + burst * prompt.together_s * (clients - 1.0);
             }
             let life_s = output * tpot_s;
             let next = (a_replica * life_s / (life_s + ttft_s)).min(cache_seqs);
@@ -305,6 +336,8 @@ impl Pools<'_> {
             cache_seqs,
             prefill_busy_frac: busy,
             chip_w,
+            launch_s: prompt.step_base_s,
+            unlike_layers: self.decode.unlike_layers(),
         }
     }
 
@@ -330,19 +363,6 @@ impl Pools<'_> {
             cache_seqs,
             ..SteadyPoint::NONE
         }
-    }
-
-    /// Seconds in the queue of the prefill pool, of a prompt there, and the share of its time that the pool works.
-    fn prefill_queue(&self, row: &SteadyRow, prompt: &PromptCost, life_s: f64) -> (f64, f64, f64) {
-        let h = self.habits;
-        let alone_s = prompt.alone_s(h.lone_prompt, h.split_prefill_gain);
-        let every_s =
-            (prompt.together_s / h.split_prefill_gain + prompt.base_s / prompt.in_flight) / row.prefill_workers;
-        let (loop_s, all_s, spread_s) = (life_s + alone_s, row.concurrency * every_s, h.split_spread * life_s);
-        // max(all - loop, 0), rounded off, and 0 without clients.
-        let onset = |x: f64| 0.5 * (x + x.hypot(spread_s));
-        let queue_s = onset(all_s - loop_s) - onset(-loop_s);
-        (queue_s + h.split_burst * all_s, alone_s, all_s / loop_s)
     }
 
     /// Draw of a chip where an output takes `steps` steps of `step_s`.

@@ -122,7 +122,7 @@ impl StepLine {
 #[derive(Debug, Clone)]
 pub struct StepModel {
     n_chips: u64,
-    n_layers: f64,
+    unlike_layers: f64,
     /// Of the whole, in seconds.
     launch_s: f64,
     dp: u64,
@@ -182,7 +182,7 @@ impl StepModel {
         let whole = Part::new(spec, &kv)?;
         Ok(Self {
             n_chips: spec.layout.n_chips(),
-            n_layers: spec.model.n_layers as f64,
+            unlike_layers: spec.model.unlike_layers() as f64,
             launch_s: whole.launch_fs as f64 / FEMTO,
             dp: spec.layout.dp,
             pp: spec.layout.pp,
@@ -341,9 +341,9 @@ impl StepModel {
         (self.chunk_tokens as u64).div_ceil(self.dp)
     }
 
-    /// Layers of the model.
-    pub fn n_layers(&self) -> f64 {
-        self.n_layers
+    /// Layers whose attention is a latent's or recurrent.
+    pub fn unlike_layers(&self) -> f64 {
+        self.unlike_layers
     }
 
     /// Attention groups.

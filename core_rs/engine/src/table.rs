@@ -223,6 +223,8 @@ pub fn steady(points: &[SteadyPoint]) -> Table {
         .f64("cache_seqs", points, |p| p.cache_seqs)
         .f64("prefill_busy_frac", points, |p| p.prefill_busy_frac)
         .f64("chip_w", points, |p| p.chip_w)
+        .f64("launch_s", points, |p| p.launch_s)
+        .f64("unlike_layers", points, |p| p.unlike_layers)
 }
 
 fn requests(sim: &Sim) -> Table {

@@ -77,11 +77,15 @@ def test_a_split_row_has_both_pools_and_the_links_of_the_smaller_side() -> None:
 
 
 def test_a_client_sees_a_first_token_later() -> None:
-    """3 x 0.2 s of waiting, 2 x 0.1 s of prompt, 0.05 s, and 4 steps of 10 ms; a hand-over adds 0.3 s and 6 steps."""
+    """3 x 0.2 s of waiting, 2 x 0.1 s of prompt, 0.05 s, and 4 steps of 10 ms: 0.89 s. Launches of 2 ms ten times
+    more and 1 ms for each of 50 layers are 0.07 s where one pool does both, a hand-over is 0.3 s and 6 steps.
+    """
     points = place([ROW, SPLIT])
     client = {
         "generic": {
             "first_token_s": 0.05,
+            "first_token_launches": 10.0,
+            "first_token_unlike_s": 1e-3,
             "first_token_steps": 4.0,
             "first_token_dp_steps": 100.0,
             "lone_prompt": 2.0,
@@ -90,8 +94,9 @@ def test_a_client_sees_a_first_token_later() -> None:
             "queue": 3.0,
         }
     }
-    simulated = Simulated(np.full(2, 0.2), np.full(2, 0.1), np.full(2, 0.01), 0)
-    assert first_token_s(points, simulated, client).tolist() == pytest.approx([0.89, 0.89 + 0.36])
+    values = (np.full(2, value) for value in (0.2, 0.1, 0.01, 2e-3, 50.0))
+    simulated = Simulated(*values, n_requests=0)
+    assert first_token_s(points, simulated, client).tolist() == pytest.approx([0.89 + 0.07, 0.89 + 0.36])
 
 
 def test_a_calibration_without_simulated_points_uses_its_habits() -> None:

@@ -6,7 +6,8 @@ fn habits() -> Habits {
     Habits {
         interference: 1.0,
         first_token_s: 20e-3,
-        first_token_layer_s: 1e-3,
+        first_token_launches: 2.0,
+        first_token_unlike_s: 1e-3,
         first_token_steps: 3.0,
         first_token_dp_steps: 5.0,
         lone_prompt: 1.5,
@@ -16,7 +17,6 @@ fn habits() -> Habits {
         handover_steps: 4.0,
         split_burst: 0.1,
         split_prefill_gain: 1.25,
-        split_spread: 0.2,
     }
 }
 
@@ -51,6 +51,8 @@ fn row(concurrency: f64) -> SteadyRow {
         concurrency,
         prefill_workers: 1.0,
         decode_workers: 1.0,
+        held_steps: 0.0,
+        in_step: 0.0,
     }
 }
 
@@ -94,7 +96,7 @@ fn a_lone_client_waits_for_its_prompt_and_its_steps() {
     let life = |tpot: f64, ttft: f64| 500.0 * tpot / (500.0 * tpot + ttft);
     let tpot = step + found.n_seqs / 500.0 * prompt;
     assert!((found.tpot_s / tpot - 1.0).abs() < 1e-6);
-    let ttft = 20e-3 + 32.0 * 1e-3 + 3.0 * tpot + launch + 1.5 * prompt;
+    let ttft = 20e-3 + 2.0 * launch + 3.0 * tpot + launch + 1.5 * prompt;
     assert!((found.ttft_s / ttft - 1.0).abs() < 1e-6, "{} {ttft}", found.ttft_s);
     assert!((found.n_seqs - life(tpot, ttft)).abs() < 1e-3);
     assert!((found.output_tokens_per_s - found.n_seqs / tpot).abs() < 1e-3);
@@ -123,10 +125,62 @@ fn a_saturated_prefill_pool_sets_the_pace() {
     let model = StepModel::new(&deployment).unwrap();
     let step = model.decode_s(found[0].n_seqs, 1250.0);
     assert!((found[0].tpot_s / step - 1.0).abs() < 1e-3);
-    // Throughput times prompt time over the gain and its launches is at most the pool's whole time, and near it.
+    // Throughput times prompt time over the gain and its share of a step's launches is at most the pool's whole time, and
+    // near it: 8.192 prompts share a step.
     let prompt = model.prompt(1000.0);
-    let busy = found[1].output_tokens_per_s / 100.0 * (prompt.together_s / 1.25 + prompt.base_s);
+    let busy = found[1].output_tokens_per_s / 100.0 * (prompt.together_s / 1.25 + prompt.base_s / 8.192);
     assert!((0.8..1.01).contains(&busy), "{busy}");
+}
+
+#[test]
+fn the_first_wave_at_a_prompt_pool_waits_for_half_of_it() {
+    // 100 clients at two workers, 50 each. 8.192 prompts share a step, which takes D(8.192) = launch + 8.192 own, and one
+    // is completed every D / 8.192. The first of a worker's 50 are in D, the other 41.808 wait for half of theirs:
+    // D + 0.5 x 41.808 x D / 8.192. With a share of 1 that is all of the wait.
+    let deployment = llama_on_h100(1);
+    let mut split = spec(&deployment, Some(deployment.layout));
+    let habits = split.habits.get_mut("x").unwrap();
+    (habits.split_burst, habits.split_prefill_gain, habits.lone_prompt) = (1.0, 1.0, 1.0);
+    (habits.first_token_s, habits.handover_s, habits.handover_steps) = (0.0, 0.0, 0.0);
+    let asked = SteadyRow { output_tokens: 2000.0, prefill_workers: 2.0, ..row(100.0) };
+    let first = run(&split, &[asked]).unwrap().points[0].ttft_s;
+    let prompt = StepModel::new(&deployment).unwrap().prompt(1000.0);
+    let step_s = prompt.base_s + 8.192 * prompt.own_s;
+    assert!((first / (step_s + 0.5 * 41.808 * step_s / 8.192) - 1.0).abs() < 1e-9, "{first}");
+    // A tenth of the requests are in it; the others wait for little more than their own prompt at such a load.
+    split.habits.get_mut("x").unwrap().split_burst = 0.0;
+    let later = run(&split, &[asked]).unwrap().points[0].ttft_s;
+    assert!((1.0..1.5).contains(&(later / (prompt.base_s + prompt.own_s))), "{later}");
+    split.habits.get_mut("x").unwrap().split_burst = 0.1;
+    let mean = run(&split, &[asked]).unwrap().points[0].ttft_s;
+    assert!((mean / (0.9 * later + 0.1 * first) - 1.0).abs() < 1e-3, "{mean}");
+}
+
+#[test]
+fn prompts_are_held_back_while_others_decode() {
+    let split = spec(&llama_on_h100(1), None);
+    let found = run(
+        &split,
+        &[row(8.0), SteadyRow { held_steps: 20.0, ..row(8.0) }, row(1.0), SteadyRow { held_steps: 20.0, ..row(1.0) }],
+    )
+    .unwrap()
+    .points;
+    let steps = (found[1].ttft_s - found[0].ttft_s) / found[1].tpot_s;
+    assert!((steps - 20.0).abs() < 0.2, "{steps}");
+    assert_eq!(found[2], found[3]);
+}
+
+#[test]
+fn clients_in_step_share_the_prompts_between_waiting_and_decoding() {
+    // 64 clients with 500 tokens each: half of 64 prompts before a first token, half of them in the output.
+    let split = spec(&llama_on_h100(1), None);
+    let asked = SteadyRow { in_step: 1.0, ..row(64.0) };
+    let found = run(&split, &[asked]).unwrap().points[0];
+    let model = StepModel::new(&llama_on_h100(1)).unwrap();
+    let together_s = model.prompt(1000.0).together_s;
+    let step_s = model.decode_s(found.n_seqs, 1250.0);
+    assert!((found.tpot_s / (step_s + 0.5 * found.n_seqs / 500.0 * together_s) - 1.0).abs() < 1e-6);
+    assert!(found.ttft_s > 31.5 * together_s && found.ttft_s < 36.0 * together_s);
 }
 
 #[test]

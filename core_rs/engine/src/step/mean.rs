@@ -14,6 +14,14 @@ pub struct PromptCost {
     pub read_s: f64,
     /// Launches and latencies of its steps.
     pub base_s: f64,
+    /// The same of one step, the steps of a prompt by itself in its attention group, and the prompts that a step has
+    /// room for.
+    pub step_base_s: f64,
+    pub n_steps: f64,
+    pub a_step: f64,
+    /// Attention groups, and what of `own_s` is the experts', which they share.
+    pub groups: f64,
+    pub experts_s: f64,
     /// Prompts that are in different stages at a time.
     pub in_flight: f64,
     pub(crate) work: Work,
@@ -97,6 +105,11 @@ impl StepModel {
             own_s: own_s + experts_s,
             read_s: whole.read_s(self.touched.between(tokens)),
             base_s: base_s * (tokens / self.chunk_tokens).ceil().max(1.0),
+            step_base_s: base_s,
+            n_steps: (tokens / self.prompt_chunk_tokens() as f64).ceil().max(1.0),
+            a_step: self.chunk_tokens / tokens,
+            groups: dp,
+            experts_s,
             in_flight: pp,
             work: Work {
                 bytes: m.kv_bytes * 2.0 * (self.kv.full_layers + self.kv.sliding_layers) * tokens,
