@@ -275,6 +275,14 @@ ENGINE: tuple[Key | Section, ...] = (
     ),
     Key("launch_fp4", "launch_fp4_frac", "ratio", "Share of launch_moe where experts compute in 4 bits."),
     Key("launch_exchange", "launch_exchange_frac", "ratio", "The same where attention groups exchange tokens."),
+    Key("launch_unpack", "launch_unpack_frac", "ratio", "The same where experts' weights are unpacked first."),
+    Key(
+        "launch_shared",
+        "launch_shared_s",
+        "time",
+        "Added to a step for each mixture layer with shared experts.",
+        rule="not_negative",
+    ),
     Key(
         "grouped_eff",
         "grouped_eff_frac",
@@ -312,6 +320,8 @@ class Engine:
     unpack_eff_frac: Fact | None = None
     launch_fp4_frac: Fact | None = None
     launch_exchange_frac: Fact | None = None
+    launch_unpack_frac: Fact | None = None
+    launch_shared_s: Fact | None = None
     grouped_eff_frac: Fact | None = None
     routed_passes: Fact | None = None
 

@@ -19,7 +19,7 @@ from planner.model import accuracy, bands, best
 from planner.model.calibration import Calibration
 from planner.model.coefficients import ENGINES, engines_and_habits, flat_names, prior
 from planner.model.energy import chip_facts, fit_energy, read_energy
-from planner.model.fit import SCALES, Fit, Target, minimise, weights
+from planner.model.fit import SCALES, TAILS, Fit, Target, minimise, weights
 from planner.model.folds import KINDS, Fold, folds
 from planner.model.points import MEASURED, Points, read_points, steady
 from planner.model.simulated import fit_simulated
@@ -106,7 +106,7 @@ def calibrate(
     _name_deployments(rows)
     designs = {metric: design(rows, LEVELS[metric]) for metric in METRICS}
     measured = {metric: np.log(used.points.numbers(f"{metric}_ms") / 1e3) for metric in METRICS}
-    targets = [Target(measured[metric], designs[metric], SCALES[metric]) for metric in METRICS]
+    targets = [Target(measured[metric], designs[metric], SCALES[metric], TAILS[metric]) for metric in METRICS]
     weight = weights([str(row["deployment"]) for row in rows])
 
     def predict(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

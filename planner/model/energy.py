@@ -54,6 +54,7 @@ ENERGY_LEVELS: Mapping[str, tuple[Level, ...]] = {
         Level((), _LOAD, 0.25),
         Level(("chip", "kind", "precision"), _ONE, 0.25),
         Level(("task",), _ONE, 0.2),
+        Level(("task", "kind", "precision"), ("1",), 0.2),
         Level(("chip", "task"), _ONE, 0.1),
         Level(("chip",), _LONE, 0.5),
     ),

@@ -63,7 +63,7 @@ def _texts(name: str, values: tuple[float, ...]) -> tuple[str, list[str]]:
     """The key of a field in a fact file, and values with its unit: four digits, enough to be a fact."""
     if name.endswith("_s"):
         return name[:-2], [f"{value * 1e6:.4g} us" for value in values]
-    if name in {"launch_fp4_frac", "launch_exchange_frac"}:
+    if name.startswith("launch_") and name.endswith("_frac"):
         return name[:-5], [f"{value:.4g}" for value in values]
     if name.endswith("_frac"):
         return name[:-5], [f"{value * 100:.4g} %" for value in values]

@@ -3,11 +3,14 @@
 Minimised is the sum over rows of the Student loss nu log(1 + (r / s)^2 / nu) of the log residuals r of TPOT and TTFT,
 plus the squared distances of the coefficients from their starts and of the corrections from zero, each in its own
 spread. Fitting both together is what keeps the coefficients from bending towards one stack that was measured often: its
-correction takes up what is its own. Rows of one deployment count less than their number (`weights`).
+correction takes up what is its own. Where corrections have heavy tails (`TAILS`) their squared distances grow like the
+rows' loss, so that one stack that is far off for reasons of its own does not bend them either. Rows of one deployment
+count less than their number (`weights`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +26,8 @@ NU = 1.5
 """Degrees of freedom of the loss: low, as runs with hidden settings are far off."""
 SCALES = {"tpot": 0.06, "ttft": 0.2}
 """Log residual that counts as one: twice to three times the repeats' noise."""
+TAILS = {"tpot": 2.0, "ttft": math.inf}
+"""Degrees of freedom of the corrections before any data; infinite: normal."""
 ALIKE = 0.1
 """How much rows of one deployment share what they are off by."""
 _STEP = 1e-4
@@ -37,6 +42,20 @@ class Target:
     measured: np.ndarray
     design: Design
     scale: float
+    tails: float = math.inf
+    """Degrees of freedom of the corrections before any data."""
+
+    def far(self, effects: np.ndarray) -> float:
+        """How far corrections are from nothing, as a part of the loss."""
+        import numpy as np
+
+        far = self.design.penalty * effects**2
+        return float(np.sum(far if self.tails == math.inf else self.tails * np.log1p(far / self.tails)))
+
+    def penalty(self, effects: np.ndarray) -> np.ndarray:
+        """The squared distances' weights that have the same slope there: less for a correction that is far off."""
+        penalty = self.design.penalty
+        return penalty if self.tails == math.inf else penalty / (1.0 + penalty * effects**2 / self.tails)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +124,17 @@ def minimise(
         total = float(np.sum(((at - centre) / spread) ** 2))
         for k, part in enumerate(parts):
             total += float(nu * np.sum(weight[rows[k]] * np.log1p(part**2 / nu)))
-            total += float(np.sum(targets[k].design.penalty * current[k] ** 2))
+            total += targets[k].far(current[k])
         return total
 
     predicted = predict(theta)
     parts = residuals(predicted, effects)
     loss, damping, done = loss_of(parts, theta, effects), 1e-2, 0
-    penalty = np.concatenate([spread**-2.0, *(t.design.penalty for t in targets)])
     index = [np.r_[0 : sizes[0], starts[k + 1] : starts[k + 2]] for k in range(len(rows))]
     own = np.arange(sizes[0])
 
     def curvature() -> tuple[np.ndarray, np.ndarray]:
+        penalty = np.concatenate([spread**-2.0, *(t.penalty(e) for t, e in zip(targets, effects, strict=True))])
         matrix, pull = np.diag(penalty), penalty * np.concatenate([theta - centre, *effects])
         for k, at in enumerate(rows):
             jacobian = np.hstack([slope[k][at], matrices[k]]) / targets[k].scale
@@ -128,7 +147,7 @@ def minimise(
     slope: Sequence[np.ndarray] = slopes or ()
     for done in range(1, most_rounds + 1):
         if is_fresh:
-            slope, n_fresh = slopes_at(predict, theta, predicted), n_fresh + 1
+            slope, n_fresh = slopes_at(predict, theta, predicted, high), n_fresh + 1
         matrix, pull = curvature()
         gain = 0.0
         for _ in range(8):
@@ -157,15 +176,19 @@ def minimise(
 
 
 def slopes_at(
-    predict: Callable[[np.ndarray], Sequence[np.ndarray]], theta: np.ndarray, predicted: Sequence[np.ndarray]
+    predict: Callable[[np.ndarray], Sequence[np.ndarray]],
+    theta: np.ndarray,
+    predicted: Sequence[np.ndarray],
+    high: np.ndarray,
 ) -> list[np.ndarray]:
-    """How each log metric of every row moves with each log coefficient."""
+    """How each log metric of every row moves with each log coefficient, at most to its end of the range."""
     import numpy as np
 
     slopes = [np.empty((len(one), len(theta))) for one in predicted]
     for j in range(len(theta)):
         moved = theta.copy()
-        moved[j] += _STEP
+        step = _STEP if theta[j] + _STEP <= high[j] else -_STEP
+        moved[j] += step
         for slope, other, here in zip(slopes, predict(moved), predicted, strict=True):
-            slope[:, j] = (other - here) / _STEP
+            slope[:, j] = (other - here) / step
     return slopes

@@ -39,6 +39,8 @@ _ENGINE_OPTIONS = (
     "unpack_eff_frac",
     "launch_fp4_frac",
     "launch_exchange_frac",
+    "launch_unpack_frac",
+    "launch_shared_s",
     "grouped_eff_frac",
     "routed_passes",
 )

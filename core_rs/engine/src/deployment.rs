@@ -75,6 +75,12 @@ pub struct EngineSpec {
     /// The same where tokens of several attention groups are exchanged for their experts.
     #[serde(default = "one")]
     pub launch_exchange_frac: f64,
+    /// The same of experts whose weights are unpacked before they are multiplied (kernels that are less fused).
+    #[serde(default = "one")]
+    pub launch_unpack_frac: f64,
+    /// Once a mixture layer with shared experts, which are launched beside the routed ones.
+    #[serde(default)]
+    pub launch_shared_s: f64,
     /// A collective over n chips waits base + max(link latency, log x log2 n).
     pub collective_base_s: f64,
     pub collective_log_s: f64,
@@ -192,6 +198,8 @@ impl EngineSpec {
             ("engine.launch_linear_s", self.launch_linear_s),
             ("engine.launch_fp4_frac", self.launch_fp4_frac),
             ("engine.launch_exchange_frac", self.launch_exchange_frac),
+            ("engine.launch_unpack_frac", self.launch_unpack_frac),
+            ("engine.launch_shared_s", self.launch_shared_s),
             ("engine.collective_base_s", self.collective_base_s),
             ("engine.collective_log_s", self.collective_log_s),
             ("engine.collective_scale_out_s", self.collective_scale_out_s),

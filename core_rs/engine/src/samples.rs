@@ -20,6 +20,8 @@ fn engine() -> EngineSpec {
         stack_factor: 1.0,
         launch_fp4_frac: 1.0,
         launch_exchange_frac: 1.0,
+        launch_unpack_frac: 1.0,
+        launch_shared_s: 0.0,
         unpack_eff_frac: 1.0,
         launch_linear_s: 15e-6,
         collective_base_s: 1e-6,

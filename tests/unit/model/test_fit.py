@@ -62,6 +62,32 @@ def test_corrections_take_what_is_a_stacks_own() -> None:
     assert effect(stranger, LEVELS, known)[0] == 0.0
 
 
+def test_a_coefficient_at_its_end_is_not_moved_beyond_it() -> None:
+    asked: list[float] = []
+
+    def predict(theta: np.ndarray) -> tuple[np.ndarray]:
+        asked.append(float(theta[0]))
+        return (theta[0] * np.ones(40),)
+
+    prior = (np.array([0.1]), np.array([-0.1]), np.array([0.1]), np.array([10.0]))
+    minimise(predict, (Target(np.full(40, 3.0), design(ROWS, ()), 0.05),), np.ones(40), prior=prior)
+    assert max(asked) <= 0.1
+
+
+def test_one_stack_far_off_bends_the_rest_less_where_corrections_have_tails() -> None:
+    rows = [{**row, "backend": f"engine {i % 8}"} for i, row in enumerate(ROWS)]
+    measured = np.array([1.5 if row["backend"] == "engine 0" else 0.0 for row in rows])
+    shape = design(rows, (Level(("backend",), ("1",), 0.1),))
+
+    def common(tails: float) -> float:
+        target = Target(measured, shape, 0.05, tails)
+        return float(minimise(lambda t: (t[0] * np.ones(40),), (target,), np.ones(40), prior=WIDE, nu=1e9).theta[0])
+
+    # Normal corrections of one spread spread it evenly: 1.5 over eight engines.
+    assert abs(common(np.inf) - 1.5 / 8) < 0.01
+    assert abs(common(2.0)) < 0.02
+
+
 def test_rows_of_one_deployment_count_less() -> None:
     # Ten rows of a, one of b: 1 / (1 + 9 x 0.1) each, and 1.
     weight = weights(["a"] * 10 + ["b"])
