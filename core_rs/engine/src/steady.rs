@@ -1,18 +1,20 @@
 //! A benchmark-like point without simulation: a closed loop at fixed concurrency, from the steps it is made of.
 //!
-//! Every client sends its next request when the last one ends; all start at once, and about ten waves follow. With `B`
-//! sequences decoding in a replica (a mean, so not whole), prompts of `I` tokens and outputs of `O`:
+//! Every client sends its next request when the last one ends; all start at once, and about ten waves follow. With `N`
+//! sequences decoding in a replica (a mean, so not whole), prompts of `I` tokens and outputs of `O`, a sequence that
+//! decodes sees itself and the others' mean, `B`, and no prompt of its own among theirs:
 //!
 //! ```text
-//! tpot  = decode(B, I + O/2) + interference x (B / O) x prompt_together          one pool does both
+//! tpot  = decode(B, I + O/2) + interference x ((B - 1) / O) x prompt_together    one pool does both
 //!       = decode(B, I + O/2)                                                     decode pool
-//! B     = min(concurrency x O tpot / (O tpot + ttft), sequences that the cache holds)        (Little's law)
+//! N     = min(concurrency x O tpot / (O tpot + ttft), sequences that the cache holds)        (Little's law)
+//! B     = 1 + N (concurrency - 1) / concurrency, or what the cache holds
 //! ttft  = first_token_s + first_token_launches x launches + first_token_steps x tpot + prompt_alone
 //!       + burst x prompt_together x (concurrency - 1)                            the first wave, over ten waves
 //!       + wait for the cache                                                     where concurrency exceeds it
 //! ```
 //! With drafts a step gives a sequence `a` tokens in the mean (`Pace::mean_steps` over the output): tpot is the step over
-//! a, B a / O prompts join it, and what waits for steps waits for whole ones.
+//! a, (B - 1) a / O prompts join it, and what waits for steps waits for whole ones.
 //!
 //! A server that holds prompts back for some steps adds them. Clients in step (`SteadyRow::in_step`) wait for half of all
 //! prompts, and have the other half in their outputs: `burst` and `interference` are a half each.
@@ -297,10 +299,13 @@ impl Pools<'_> {
         // A lone client's prompt comes when nothing runs that it could be held back for.
         let held_steps = if a_replica > 1.0 { row.held_steps } else { 0.0 };
         let [interference, burst] = [h.interference, h.burst].map(|apart| apart + row.in_step * (IN_STEP - apart));
+        // A sequence that decodes sees itself, and of the other clients as many as decode in the mean.
+        let others_frac = 1.0 - 1.0 / a_replica.max(1.0);
         let mut n_seqs = a_replica.min(cache_seqs);
         let (mut ttft_s, mut tpot_s, mut busy) = (0.0, 0.0, 0.0);
         for _ in 0..MOST_ROUNDS {
-            let step = self.decode.decode_s(n_seqs, context);
+            let seen = (1.0 + n_seqs * others_frac).min(cache_seqs);
+            let step = self.decode.decode_s(seen, context);
             let wait = |tpot: f64| h.first_token_s + beyond * output * tpot * h.cache_wait;
             if self.prefill.is_some() {
                 tpot_s = step / per_step;
@@ -310,7 +315,7 @@ impl Pools<'_> {
                 busy = prompted.busy_frac;
                 ttft_s = wait(tpot_s) + h.handover_s + h.handover_steps * step + prompted.ttft_s;
             } else {
-                let mixed_s = step + interference * (n_seqs * per_step) / output * prompt.together_s;
+                let mixed_s = step + interference * ((seen - 1.0) * per_step) / output * prompt.together_s;
                 tpot_s = mixed_s / per_step;
                 let dp_steps = if self.decode.dp() > 1 { h.first_token_dp_steps } else { 0.0 };
                 ttft_s = wait(tpot_s)
