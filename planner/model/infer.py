@@ -55,7 +55,7 @@ FITTED = ("min_tbt", "min_e2e_latency", "peak_mixed_tps_per_kw")
 SHARE = 1.0 / 3.0
 LARGE_DOMAIN = 64.0
 """Chips at least of the likeliest member's domain: its vendor speaks of a large connectivity domain."""
-N_FIRST, N_ROUND, ROUNDS = 1000, 700, 3
+N_FIRST, N_ROUND, ROUNDS = 1000, 700, 5
 N_MEMBERS = 64
 PRECISION = "fp4"
 MEASURABLE = 0.02

@@ -55,8 +55,8 @@ def check(got: dict[str, float], **expected: float) -> None:
 
 def test_llama_on_one_h100() -> None:
     # Llama-3.1-8B: 32 layers, 8 key-value heads of 128, 7,504,658,432 active parameters of 2 bytes. 16 sequences of
-    # 1,000 tokens. H100: 3,350e9 bytes/s, 989e12 flop/s in bf16; a step draws 434 W before any
-    # work, 466 W at low load and 641 W at high load.
+    # 1,000 tokens. H100: 3,350e9 bytes/s, 989e12 flop/s in bf16; a step draws 430 W before any
+    # work, 462 W at low load and 639 W at high load.
     got = step(spec_of("h100-sxm", "llama-3.1-8b", tp=1), n_seqs=16, context_tokens=16_000)
     launch_s = 200e-6 + 32 * 20e-6  # 840 us
     weight_bytes = 7_504_658_432 * 2  # 15,009,316,864
@@ -73,10 +73,10 @@ def test_llama_on_one_h100() -> None:
     assert got["is_compute_bound"] == 0
     # Each further step: 16 more tokens of context.
     check(got, time_slope_s=16 * kv_token_bytes / (3350e9 * 0.75), bytes_slope=16 * kv_token_bytes)
-    j_per_byte = (466 - 434) / (3350e9 * 0.4)  # low load: 0.4 of the bandwidth
-    j_per_flop = (641 - 466) / (989e12 * 0.25)  # high load: a quarter of the dense rate beside it
+    j_per_byte = (462 - 430) / (3350e9 * 0.4)  # low load: 0.4 of the bandwidth
+    j_per_flop = (639 - 462) / (989e12 * 0.25)  # high load: a quarter of the dense rate beside it
     work_j = j_per_byte * (weight_bytes + kv_bytes) + j_per_flop * (matrix_flop + attention_flop)
-    check(got, energy_j=434 * time_s + work_j)
+    check(got, energy_j=430 * time_s + work_j)
 
 
 def test_llama_on_eight_h100_with_a_prompt_beside() -> None:

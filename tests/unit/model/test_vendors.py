@@ -115,7 +115,7 @@ def test_a_run_says_that_its_chips_were_not_measured() -> None:
     result = run(load("-", stdin_text=TEXT))
     told = [notice.message for notice in result.notices if notice.code == "stack"]
     assert len(told) == 1
-    assert "no chip of amd was measured here: by 26 published figures steps take 1.7 times" in told[0]
+    assert "no chip of amd was measured here: by 26 published figures steps take 1.6 times" in told[0]
     plain = run(load("-", stdin_text=TEXT.replace("hgx-mi355x", "hgx-b300")))
     assert not [notice for notice in plain.notices if "published" in notice.message]
 
