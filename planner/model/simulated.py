@@ -26,7 +26,7 @@ from planner.model.closed_loop import WAVES, Lengths, Loop, fitting, run
 from planner.model.coefficients import COEFFICIENTS, ENGINES, FIRST_HABITS, Coefficient
 from planner.model.fit import SCALES, Target, minimise, weights
 from planner.model.folds import KINDS, folds
-from planner.model.points import Points, steady
+from planner.model.points import POOLED, Points, steady
 from planner.model.recipes import held_steps, is_in_step
 from planner.model.stacks import LEVELS, Design, design, effect
 
@@ -93,7 +93,7 @@ def simulate_points(points: Points, engines: Mapping[str, Any], rows: Sequence[i
     import numpy as np
 
     means = np.full((3, len(points.rows)), np.nan)
-    generic = engines.get("generic")
+    generic = engines.get(POOLED)
 
     def one(i: int) -> tuple[np.ndarray, int]:
         group = points.groups[points.group_ix[i]]
@@ -112,8 +112,7 @@ def simulate_points(points: Points, engines: Mapping[str, Any], rows: Sequence[i
             n_requests += n
     wait_s, prefill_s, tpot_s = means
     # What is read here does not depend on habits: any will do.
-    known = {group["engine"]: engines.get(group["engine"], generic) for group in points.groups}
-    steps, _ = steady(points, known, dict.fromkeys(known, FIRST_HABITS))
+    steps, _ = steady(points, engines, {POOLED: FIRST_HABITS})
     return Simulated(wait_s, prefill_s, tpot_s, steps["launch_s"], steps["unlike_layers"], n_requests)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -172,6 +172,28 @@ def test_a_closed_loop_with_drafts_agrees_with_its_mean() -> None:
         assert found["output_tokens_per_s"] == pytest.approx(0.0, abs=0.03), case.name
         tpot.append(abs(found["tpot_s"]))
     assert statistics.median(tpot) < 0.005
+
+
+def test_few_steps_with_drafts_agree_in_what_they_give() -> None:
+    """Outputs of 1 to 12 steps: who asks for a few tokens more gets them in the same step, so that clients stay
+    together, and wait for a first token or for the next by chance; in their throughput that evens out.
+    """
+    dice = random.Random(9)
+    tpot, rate = [], []
+    for case in cases(9, 160, is_spread=True, has_drafts=True):
+        drafts = case.deployment["serving"]["speculation"]
+        a_step = sum(drafts["acceptance_frac"] ** place for place in range(drafts["draft_tokens"] + 1))
+        most = max(round(dice.choice([1, 2, 3, 4, 6, 8, 12]) * a_step * 1.1), 3)
+        few = replace(case, output=Lengths(max(round(0.8 * most), 2), most))
+        if few.concurrency < 4 or few.load > (0.5 if few.deployment["layout"]["dp"] == 1 else 0.05):
+            continue
+        found = off(few)
+        tpot.append(found["tpot_s"])
+        rate.append(abs(found["output_tokens_per_s"]))
+    assert len(rate) > 30
+    assert abs(statistics.median(tpot)) < 0.01
+    assert statistics.median(rate) < 0.01
+    assert sorted(rate)[len(rate) * 9 // 10] < 0.05
 
 
 def test_clients_with_one_length_keep_the_gaps_between_them() -> None:

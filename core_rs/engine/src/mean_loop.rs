@@ -8,10 +8,11 @@
 //! ```text
 //! throughput = O rate / E[d]
 //! ttft       = E[k d] / rate + E[d']                 Little's law, and the step d' that a client waits, which is not in it
-//! tpot       = (c E[d] / rate - ttft) / (O - 1)      what is left of a client's cycle
+//! tpot       = (c E[d] / rate - ttft) / (O - 1)      what is left of a client's cycle; with drafts / S x E[steps / tokens]
 //! ```
 //! Lengths must differ between requests: where all are alike and begin together, they go on in step for ever.
 
+use crate::speculation::MeanSteps;
 use crate::step::{Chunk, Load, StepModel};
 
 /// Parts of a prompt that the chain tells apart where prompts are worked on one after the other; none where attention
@@ -44,7 +45,21 @@ pub struct LoopMean {
 
 /// The means of `load` on a replica whose cache and batch hold all of it.
 pub fn mean_loop(model: &StepModel, load: &LoopLoad) -> LoopMean {
-    let chain = Chain::new(model, load);
+    if load.clients == 1 || model.verified_tokens() == 1 {
+        return mean_where(model, load, 1.0);
+    }
+    // With drafts it matters whether a sequence finds others that decode, which the mean of them tells.
+    let busy = mean_where(model, load, 0.0);
+    mean_where(model, load, alone_frac(busy.n_seqs, load.clients as f64))
+}
+
+/// Share of the sequences that find nobody decoding when they begin, where `n_seqs` of `clients` decode in the mean.
+pub fn alone_frac(n_seqs: f64, clients: f64) -> f64 {
+    libm::pow((1.0 - n_seqs / clients).max(0.0), (clients - 1.0).max(0.0))
+}
+
+fn mean_where(model: &StepModel, load: &LoopLoad, alone_frac: f64) -> LoopMean {
+    let chain = Chain::new(model, load, alone_frac);
     let (input, output) = (load.input_tokens, load.output_tokens);
     let (mut all_s, mut prompts_s, mut tokens) = (0.0, 0.0, 0.0);
     let (mut before_s, mut waits) = (0.0, 0.0);
@@ -64,7 +79,7 @@ pub fn mean_loop(model: &StepModel, load: &LoopLoad) -> LoopMean {
     let cycle_s = load.clients as f64 * all_s / rate;
     LoopMean {
         ttft_s,
-        tpot_s: (cycle_s - ttft_s) / (output - 1.0),
+        tpot_s: (cycle_s - ttft_s) / chain.steps.steps * chain.steps.a_token,
         output_tokens_per_s: rate * output / all_s,
         n_seqs: load.clients as f64 * (1.0 - ttft_s / cycle_s),
     }
@@ -83,14 +98,14 @@ struct Chain<'a> {
     /// The most of a step that one prompt takes.
     prompt_chunk: f64,
     /// Steps of an output after its first token.
-    steps: f64,
+    steps: MeanSteps,
 }
 
 impl<'a> Chain<'a> {
-    fn new(model: &'a StepModel, load: &'a LoopLoad) -> Self {
+    fn new(model: &'a StepModel, load: &'a LoopLoad, alone_frac: f64) -> Self {
         let prompt_chunk = load.chunk_tokens.div_ceil(model.lanes()) as f64;
         let parts = if model.lanes() > 1 { 1 } else { PARTS };
-        let steps = model.steps_for(load.output_tokens - 1.0, load.clients == 1);
+        let steps = model.steps_for(load.output_tokens - 1.0, alone_frac);
         Self { model, load, parts, part: load.input_tokens / parts as f64, prompt_chunk, steps }
     }
 
@@ -101,7 +116,7 @@ impl<'a> Chain<'a> {
 
     /// Of the clients without a prompt, those that decode; the others wait.
     fn decoding_frac(&self) -> f64 {
-        self.steps / (self.steps + 1.0)
+        self.steps.steps / (self.steps.steps + 1.0)
     }
 
     /// Clients that decode, in a state.
@@ -157,7 +172,8 @@ impl<'a> Chain<'a> {
     fn stationary(&self) -> Vec<f64> {
         let clients = self.load.clients as usize;
         let most = clients * self.parts;
-        let joining: Vec<Vec<f64>> = (0..=clients).map(|n| binomial(clients - n, 1.0 / (self.steps + 1.0))).collect();
+        let joining: Vec<Vec<f64>> =
+            (0..=clients).map(|n| binomial(clients - n, 1.0 / (self.steps.steps + 1.0))).collect();
         let left: Vec<(usize, f64)> = (0..=most)
             .map(|state| {
                 // A step rarely ends at a whole part: it ends at the two around it in proportion.
@@ -225,7 +241,7 @@ mod tests {
         let model = StepModel::new(&llama_on_h100(1)).unwrap();
         let asked = load(1, 1000.0, 500.0);
         let found = mean_loop(&model, &asked);
-        let chain = Chain::new(&model, &asked);
+        let chain = Chain::new(&model, &asked, 1.0);
         let prompt = chain.seconds(0.0, &[Chunk { tokens: 1000, past_tokens: 0 }]);
         let step = chain.seconds(1.0, &[]);
         assert!((found.ttft_s / prompt - 1.0).abs() < 1e-6, "{} {prompt}", found.ttft_s);
@@ -238,7 +254,7 @@ mod tests {
         // A request takes 7,000 + 20 - 1 of the 8,192 tokens that each step has, so 1.1671 end a step, and 22.2 decode.
         let model = StepModel::new(&llama_on_h100(1)).unwrap();
         let asked = load(64, 7000.0, 20.0);
-        let chain = Chain::new(&model, &asked);
+        let chain = Chain::new(&model, &asked, 1.0);
         let share = chain.stationary();
         let mean = |of: &dyn Fn(usize) -> f64| share.iter().enumerate().map(|(at, p)| p * of(at)).sum::<f64>();
         let rate = mean(&|at| tokens_of(&chain.chunks(at))) / 7000.0;

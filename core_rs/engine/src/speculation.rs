@@ -57,6 +57,17 @@ pub struct Pace {
     phase: u32,
 }
 
+/// What outputs take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeanSteps {
+    /// Steps of an output.
+    pub steps: f64,
+    /// Steps over tokens, a mean over outputs.
+    pub a_token: f64,
+}
+
+/// Longer outputs take steps that are as good as a line in their length.
+const FEW_TOKENS: f64 = 256.0;
 const BITS: u32 = 20;
 const ONE: u64 = 1 << BITS;
 
@@ -123,14 +134,43 @@ impl Pace {
         u64::try_from(below / u128::from(self.per_step)).unwrap_or(u64::MAX)
     }
 
-    /// The mean number of steps that give `tokens` tokens or more (a mean itself): of sequences that begin anywhere in the
-    /// clock's round or, where nobody else decodes, at its beginning. A token a step, without drafts.
-    pub fn mean_steps(self, tokens: f64, is_alone: bool) -> f64 {
+    /// The steps that give `tokens` tokens or more, a mean over outputs of whole lengths around it and over sequences that
+    /// begin anywhere in the clock's round or, a share `alone_frac` of them where nobody else decodes, at its beginning.
+    /// A token a step, without drafts.
+    pub fn mean_steps(self, tokens: f64, alone_frac: f64) -> MeanSteps {
         if self.is_plain() {
-            return tokens;
+            return MeanSteps { steps: tokens, a_token: 1.0 };
         }
-        let begun = if is_alone { 0.0 } else { 0.5 };
-        ((tokens - begun) / self.mean() + 0.5).max(1.0)
+        if tokens > FEW_TOKENS {
+            let steps = (tokens - 0.5 * (1.0 - alone_frac)) / self.mean() + 0.5;
+            return MeanSteps { steps, a_token: steps / tokens };
+        }
+        // Outputs that differ by a ninth either way, as benchmarks have them; the first token comes with the prompt.
+        let output = tokens + 1.0;
+        let least = ((output * 8.0 / 9.0).round() - 1.0).max(1.0) as u64;
+        let most = ((output * 10.0 / 9.0).round() - 1.0).max(least as f64) as u64;
+        let (mut steps, mut a_token) = (0.0, 0.0);
+        for whole in least..=most {
+            let one = alone_frac * self.at(0).steps_for(whole) as f64 + (1.0 - alone_frac) * self.steps_anywhere(whole);
+            steps += one;
+            a_token += one / whole as f64;
+        }
+        let (n, middle) = ((most - least + 1) as f64, 0.5 * (least + most) as f64);
+        // The lengths are whole, their mean is not.
+        MeanSteps { steps: steps / n * (tokens / middle), a_token: a_token / n }
+    }
+
+    /// The mean steps of an output that begins anywhere in the clock's round: the last one is needed where what came
+    /// before it, and the token begun, are too few.
+    fn steps_anywhere(self, tokens: u64) -> f64 {
+        let tokens = tokens as f64;
+        let most = (tokens / self.mean()).ceil().max(1.0);
+        let enough = (1.0 - (tokens - (most - 1.0) * self.mean())).clamp(0.0, 1.0);
+        if most > 1.0 {
+            most - enough
+        } else {
+            1.0
+        }
     }
 
     /// Do `steps` steps; returns the tokens that they gave.
@@ -199,20 +239,33 @@ mod tests {
 
     #[test]
     fn mean_steps_are_the_mean_over_where_a_sequence_begins() {
-        assert_eq!(Pace::default().mean_steps(99.0, false), 99.0);
+        assert_eq!(Pace::default().mean_steps(99.0, 0.0), MeanSteps { steps: 99.0, a_token: 1.0 });
         for clock in [pace(3, 0.5), pace(1, 0.7), pace(5, 0.93)] {
-            // All answers from 100 to 999 tokens, begun after 0 to 199 steps of others, or alone.
-            let (mut others, mut alone) = (0.0, 0.0);
-            for tokens in 100..1000 {
-                alone += clock.steps_for(tokens) as f64;
-                for begun in 0..200 {
-                    let mut clock = clock;
-                    clock.advance(begun);
-                    others += clock.steps_for(tokens) as f64 / 200.0;
+            for output in [2_u64, 3, 5, 9, 20, 90, 250, 900] {
+                // Outputs from 8/9 to 10/9, begun after 0 to 199 steps of others, or alone.
+                let lengths = (output as f64 * 8.0 / 9.0).round() as u64..=(output as f64 * 10.0 / 9.0).round() as u64;
+                let n = lengths.clone().count() as f64;
+                let (mut others, mut alone, mut a_token) = (0.0, 0.0, 0.0);
+                for length in lengths.clone().map(|length| length.max(2)) {
+                    alone += clock.steps_for(length - 1) as f64 / n;
+                    for begun in 0..200 {
+                        let mut clock = clock;
+                        clock.advance(begun);
+                        others += clock.steps_for(length - 1) as f64 / 200.0 / n;
+                        a_token += clock.steps_for(length - 1) as f64 / (length - 1) as f64 / 200.0 / n;
+                    }
                 }
+                let tokens = lengths.map(|length| length.max(2) - 1).sum::<u64>() as f64 / n;
+                let near = |found: f64, asked: f64| (found / asked - 1.0).abs() < 0.006;
+                let found = clock.mean_steps(tokens, 0.0);
+                assert!(
+                    near(found.steps, others) && near(found.a_token, a_token),
+                    "{output} {found:?} {others} {a_token}"
+                );
+                assert!(near(clock.mean_steps(tokens, 1.0).steps, alone), "{output} {alone}");
+                let half = clock.mean_steps(tokens, 0.5).steps;
+                assert!(near(half, 0.5 * (others + alone)), "{output} {half}");
             }
-            assert!((others / 900.0 / clock.mean_steps(549.5, false) - 1.0).abs() < 1e-3);
-            assert!((alone / 900.0 / clock.mean_steps(549.5, true) - 1.0).abs() < 1e-3);
         }
     }
 

@@ -30,7 +30,7 @@ use crate::chip::{not_negative, positive, ChipSpec};
 use crate::deployment::{DeploymentSpec, EngineSpec, Precision, ServingSpec};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::mean_loop::{mean_loop, LoopLoad};
+use crate::mean_loop::{alone_frac, mean_loop, LoopLoad};
 use crate::model::ModelSpec;
 use crate::step::{PromptCost, StepModel};
 
@@ -295,7 +295,6 @@ impl Pools<'_> {
         let beyond = (a_replica - cache_seqs).max(0.0) / cache_seqs;
         // Tokens that a step gives a sequence in the mean: 1 without drafts.
         let rest = (output - 1.0).max(1.0);
-        let per_step = rest / self.decode.steps_for(rest, a_replica <= 1.0);
         // A lone client's prompt comes when nothing runs that it could be held back for.
         let held_steps = if a_replica > 1.0 { row.held_steps } else { 0.0 };
         let [interference, burst] = [h.interference, h.burst].map(|apart| apart + row.in_step * (IN_STEP - apart));
@@ -303,8 +302,11 @@ impl Pools<'_> {
         let others_frac = 1.0 - 1.0 / a_replica.max(1.0);
         let mut n_seqs = a_replica.min(cache_seqs);
         let (mut ttft_s, mut tpot_s, mut busy) = (0.0, 0.0, 0.0);
+        let (mut per_step, mut a_token) = (1.0, 1.0);
         for _ in 0..MOST_ROUNDS {
             let seen = (1.0 + n_seqs * others_frac).min(cache_seqs);
+            let steps = self.decode.steps_for(rest, alone_frac(n_seqs, a_replica));
+            (per_step, a_token) = (rest / steps.steps, steps.a_token);
             let step = self.decode.decode_s(seen, context);
             let wait = |tpot: f64| h.first_token_s + beyond * output * tpot * h.cache_wait;
             if self.prefill.is_some() {
@@ -335,7 +337,8 @@ impl Pools<'_> {
         let chip_w = self.chip_w(n_seqs, context, &prompt, output / per_step, tpot_s * per_step);
         SteadyPoint {
             ttft_s,
-            tpot_s,
+            // The mean of what requests take a token, not of all their time over all their tokens: alike without drafts.
+            tpot_s: tpot_s * per_step * a_token,
             output_tokens_per_s: n_seqs / tpot_s * row.decode_workers,
             n_seqs,
             cache_seqs,

@@ -1,7 +1,7 @@
 //! Mean steps of closed loops: batches and lengths that are not whole, prompts by themselves, and the draw of both.
 
 use super::{ChunkSums, Decoders, StepModel, Work, FEMTO};
-use crate::speculation::Pace;
+use crate::speculation::{MeanSteps, Pace};
 
 /// What a prompt takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,9 +78,10 @@ impl StepModel {
         (self.whole.seconds(&decoders, &work), work)
     }
 
-    /// The mean number of steps that give `tokens` tokens: fewer with drafts.
-    pub fn steps_for(&self, tokens: f64, is_alone: bool) -> f64 {
-        Pace::new(self.speculation.as_ref()).mean_steps(tokens, is_alone)
+    /// The steps that give `tokens` tokens in the mean: fewer with drafts. Of the sequences that begin, a share
+    /// `alone_frac` finds nobody decoding.
+    pub fn steps_for(&self, tokens: f64, alone_frac: f64) -> MeanSteps {
+        Pace::new(self.speculation.as_ref()).mean_steps(tokens, alone_frac)
     }
 
     /// Tokens of a sequence that a step works on.
