@@ -91,7 +91,7 @@ SEVERAL = (
         """periods:
   - {name: first, length: 1 yr, growth: {chat: 3}}
   - {name: second, length: 1 yr, growth: {chat: 17}}
-  - {name: third, length: 1 yr, growth: {chat: 31}}
+  - {name: third, length: 1 yr, growth: {chat: 26}}
 goal:""",
     )
 )
