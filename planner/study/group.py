@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.fleet.fleet import Fleet, Placed, PoolLayout
     from planner.scenario import Scenario
     from planner.scenario.schema import Deploy
+    from planner.scenario.sections_fleet import Pool
 
 AMPLE = 6
 """How many times its own replicas a group that does one phase finds on the other side."""
@@ -137,8 +138,15 @@ def group_of(
     )
     same_model = {name: cls for name, cls in scenario.traffic.items() if cls.model == entry.model}
     site = scenario.site.model_copy(update={"power_limit_w": None})
+    # Layout and engine are those of the whole fleet, which chooses them by the role that an entry has there: one that
+    # decodes for others beside what it serves whole keeps what it has.
+    own = {names[side]: _as_placed(pools[names[side]], scenario, side) for side in sides}
     alone = replace(
-        scenario, fleet=fleet_spec.model_copy(update={"routes": {}}), traffic=same_model, site=site, sites={}
+        scenario,
+        fleet=fleet_spec.model_copy(update={"pools": own, "routes": {}}),
+        traffic=same_model,
+        site=site,
+        sites={},
     )
     whole = lay_out(alone, lengths)
     counts = {names[side]: max(1, n) for side, (_, n) in sides.items()}
@@ -154,6 +162,13 @@ def group_of(
     gives = next(p for p in fleet.placed if p.pool == giver)
     link = _lonely(fleet, gives, mix, lengths) if phase != "mixed" else {}
     return Group(mini, fleet, phase, part, partner, n_replicas, n_chips, own_rates, dict(mix), link)
+
+
+def _as_placed(pool: Pool, scenario: Scenario, side: Part) -> Pool:
+    """The pool of a group with the role that its entry has in the scenario."""
+    if scenario.fleet.pools[side.pool].deploy[side.entry].role != "mixed":
+        return pool
+    return pool.model_copy(update={"deploy": (pool.deploy[0].model_copy(update={"role": "mixed"}),)})
 
 
 def _lonely(fleet: Fleet, placed: Placed, mix: Mapping[str, float], lengths: Mapping[str, Lengths]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
+from planner.fleet.layout import lay_out
 from planner.scenario import Scenario, load
 from planner.study import surface as module
 from planner.study.curves import Surface, between, curve, frame, loads, monotone
@@ -52,6 +53,39 @@ def scenario(text: str = TEXT) -> Scenario:
 def found() -> Surface:
     [only] = surfaces(scenario(), [replace(wanted(scenario())[0], n_replicas=2)], workers=1, n_seeds=2)
     return only
+
+
+def test_what_a_group_simulates_is_placed_as_in_the_fleet_whatever_it_does_there() -> None:
+    """Engines are chosen by role: a pool that decodes for another beside its own requests has one engine for both."""
+    pools = """\
+    a: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4, per_rack: 2}]}
+    p: {rack: hgx-h200, count: 1, deploy: [{model: gpt-oss-120b, chips: 4, role: prefill, decode_pool: a}]}
+"""
+    text = TEXT.replace("gpt-oss-20b", "gpt-oss-120b")
+    whole = scenario(text[: text.index("    h: {rack")] + pools + text[text.index("run: {length") :])
+    lengths = mean_lengths(whole)
+    placed = {(one.pool, one.model): one for one in lay_out(whole, lengths).placed}
+    seen = set()
+    for want in wanted(whole):
+        group = group_of(
+            whole,
+            want.part,
+            dict(want.mix),
+            2,
+            lengths=lengths,
+            rates=mean_rates(whole),
+            phase=want.phase,
+            partner=want.partner,
+        )
+        for one in group.fleet.placed:
+            assert (one.engine, one.tp, one.dp, one.spec) == (
+                (own := placed[one.pool, one.model]).engine,
+                own.tp,
+                own.dp,
+                own.spec,
+            )
+        seen.add(want.phase)
+    assert seen == {"mixed", "prefill", "decode"}
 
 
 def test_the_limit_holds_below_and_breaks_above_under_seeds_that_no_surface_used(found: Surface) -> None:
