@@ -4,9 +4,12 @@ Means of long batches are nearly independent, so the figure of the whole run has
 sqrt(n), with s the spread of the n batches' figures (method of batch means: Law, Simulation Modeling and Analysis,
 9.5.3; Schmeiser 1982 for 10 to 30 batches). Batches are made of whole windows. A quantile of latency is that of the
 whole run, with the spread of the batches' own quantiles (batch quantiles: Seila, Management Science 28, 1982, 899-912),
-where a batch has at least `LEAST_BEYOND` requests beyond it. A request is of the batch in which it came, a task of that
-in which it began, a gap between tokens of that in which it ended. Gaps are many, but a long step is one for all that
-wait for it, so requests are counted for them, too. Peaks have no interval; several seeds give them one.
+where a batch has at least `LEAST_BEYOND` requests beyond it. Its interval holds the mean of these, too: steps are of
+few lengths, and a quantile that lies between two of them is one or the other in a run, and their mean over many.
+
+A request is of the batch in which it came, a task of that in which it began, a gap between tokens of that in which it
+ended. Gaps are many, but a long step is one for all that wait for it, so requests are counted for them, too. Peaks have
+no interval; several seeds give them one.
 """
 
 from __future__ import annotations
@@ -147,22 +150,34 @@ def ends(tree: Tree, batches: Sequence[Tree], *, times: float) -> tuple[Tree, Tr
 
     `times` is how often a batch fits the span: what adds up over time is scaled by it.
     """
-    halves = intervals.over_seeds(batches, intervals.half_width)
-    return _ends(tree, halves, (), -times), _ends(tree, halves, (), times)
+    halves, middles = (intervals.over_seeds(batches, each) for each in (intervals.half_width, intervals.mean))
+    return _ends(tree, halves, middles, (), -times), _ends(tree, halves, middles, (), times)
 
 
-def _ends(tree: Any, half: Any, path: tuple[str, ...], times: float) -> Any:
+def _ends(tree: Any, half: Any, middle: Any, path: tuple[str, ...], times: float) -> Any:
     if isinstance(tree, Mapping):
-        return {key: _ends(value, half and half[key], (*path, key), times) for key, value in tree.items()}
+        return {
+            key: _ends(value, half and half[key], middle and middle[key], (*path, key), times)
+            for key, value in tree.items()
+        }
     if isinstance(tree, list):
-        halves = half if isinstance(half, list) else [None] * len(tree)
-        return [_ends(value, each, path, times) for value, each in zip(tree, halves, strict=True)]
+        halves, middles = (each if isinstance(each, list) else [None] * len(tree) for each in (half, middle))
+        return [_ends(*each, path, times) for each in zip(tree, halves, middles, strict=True)]
     if not isinstance(tree, int | float) or isinstance(tree, bool):
         return None if tree is None else tree
     sort = _sort(path)
     if half is None or sort is None:
         return None
-    return tree + half * (times if sort == "total" else math.copysign(1.0, times))
+    if sort == "total":
+        return tree + half * times
+    if _is_quantile(path):
+        tree = min(tree, middle) if times < 0 else max(tree, middle)
+    return tree + half * math.copysign(1.0, times)
+
+
+def _is_quantile(path: tuple[str, ...]) -> bool:
+    """Whether a figure there is a quantile, or as far from a limit as one."""
+    return latency.QUANTILES.get(path[-1]) is not None or path[:-1][-1:] == ("limits",)
 
 
 def _sort(path: tuple[str, ...]) -> str | None:
