@@ -121,10 +121,8 @@ def plan(deployment: Mapping[str, object]) -> dict[str, Any]:
         Infeasible: a part does not fit; the message names it and the smallest layout that does.
         CoreError: the spec itself is wrong.
     """
-    try:
+    with _translated():
         result: dict[str, Any] = json.loads(_core.plan(_json(deployment)))
-    except _core.EngineError as error:
-        raise _translate(error) from None
     return result
 
 
@@ -135,10 +133,8 @@ def step_times(deployment: Mapping[str, object], batches: pl.DataFrame) -> pl.Da
     chunk_past_tokens (`core_rs/engine/src/step.rs` says what each counts). Where it has a UInt64 column load_ix, too,
     neighbouring rows of the same number are one step with several prompt chunks.
     """
-    try:
+    with _translated():
         return _frame(_core.step_times(_json(deployment), batches))
-    except _core.EngineError as error:
-        raise _translate(error) from None
 
 
 def steady(spec: Mapping[str, object], rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[str, str] | None]]:
@@ -148,19 +144,15 @@ def steady(spec: Mapping[str, object], rows: pl.DataFrame) -> tuple[pl.DataFrame
     `rows` has group_ix UInt64 and the Float64 columns input_tokens, output_tokens, concurrency, prefill_workers and
     decode_workers, and may have held_steps and in_step (`core_rs/engine/src/steady.rs`; 0 without).
     """
-    try:
+    with _translated():
         points, refusals = _core.steady(_json(spec), rows)
-    except _core.EngineError as error:
-        raise _translate(error) from None
     return _frame(points), refusals
 
 
 def sample(spec: Mapping[str, object]) -> pl.DataFrame:
     """Random arrivals or lengths as `core_rs/engine/src/sample.rs` describes them; a pure function of `spec`."""
-    try:
+    with _translated():
         return _frame(_core.sample(_json(spec)))
-    except _core.EngineError as error:
-        raise _translate(error) from None
 
 
 class Offered:
@@ -223,10 +215,8 @@ def quantiles(sketches: pl.DataFrame, queries: Sequence[Query]) -> list[float | 
         }
         for query in queries
     ]
-    try:
+    with _translated():
         return list(_core.quantiles(sketches, _json(asked)))
-    except _core.EngineError as error:
-        raise _translate(error) from None
 
 
 def simulate(
@@ -367,20 +357,16 @@ def merged_sketches(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _merged(what: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    try:
+    with _translated():
         return _frame(_core.merge(what, list(parts)))
-    except _core.EngineError as error:
-        raise _translate(error) from None
 
 
 def finish(cell: CellTables) -> SimTables:
     """The tables of a fleet from those of its cells, once these are merged."""
     import polars as pl
 
-    try:
+    with _translated():
         deployments, windows = (_frame(_core.finish(what, cell.work)) for what in ("deployments", "windows"))
-    except _core.EngineError as error:
-        raise _translate(error) from None
     return SimTables(
         classes=cell.classes,
         class_windows=cell.class_windows,
@@ -400,10 +386,8 @@ def split(requests: pl.DataFrame, keys: Sequence[int], weights: Sequence[Sequenc
     Requests of one session, and those that follow one another, stay together (`core_rs/engine/src/split.rs`).
     """
     spec = {"seed": seed, "keys": list(keys), "weights": [list(each) for each in weights]}
-    try:
+    with _translated():
         return _frame(_core.split(_json(spec), requests))["cell_ix"]
-    except _core.EngineError as error:
-        raise _translate(error) from None
 
 
 def _slices(requests: pl.DataFrame | Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -177,7 +177,7 @@ def _ends(tree: Any, half: Any, middle: Any, path: tuple[str, ...], times: float
 
 def _is_quantile(path: tuple[str, ...]) -> bool:
     """Whether a figure there is a quantile, or as far from a limit as one."""
-    return latency.QUANTILES.get(path[-1]) is not None or path[:-1][-1:] == ("limits",)
+    return latency.QUANTILES.get(path[-1]) is not None or path[-2:-1] == ("limits",)
 
 
 def _sort(path: tuple[str, ...]) -> str | None:

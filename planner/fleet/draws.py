@@ -16,7 +16,7 @@ from planner.fleet import stretches
 from planner.fleet.operation import NS_PER_S
 from planner.fleet.stretches import Stretch
 from planner.traffic import streamed
-from planner.traffic.schema import NO_SESSION
+from planner.traffic.schema import NO_SESSION, kv_tokens
 from planner.traffic.streamed import Seen, Streamed
 
 if TYPE_CHECKING:
@@ -135,11 +135,9 @@ def told(draw: Draw, facts: DrawnFacts) -> DrawnFacts:
     """The facts of a whole simulation, once all its requests were seen."""
     if not facts.seen:
         return facts
-    found = flow(draw)
-    assert found is not None
     return replace(
         facts,
-        notices=found.streamed.notices(facts.seen),
+        notices=_streamed(draw).notices(facts.seen),
         shortest_kv_tokens=tuple(each.shortest_kv_tokens for each in facts.seen),
         is_sampled=False,
         seen=(),
@@ -148,8 +146,14 @@ def told(draw: Draw, facts: DrawnFacts) -> DrawnFacts:
 
 def exact(draw: Draw, facts: DrawnFacts) -> DrawnFacts:
     """The facts with the shortest requests of all, not of a sample."""
-    found = flow(draw) if facts.is_sampled else None
-    return facts if found is None else told(draw, replace(facts, seen=found.streamed.whole()))
+    return told(draw, replace(facts, seen=_streamed(draw).whole())) if facts.is_sampled else facts
+
+
+def _streamed(draw: Draw) -> Streamed:
+    """Where the requests come from of a draw that is known to be a flow: they need not be counted again."""
+    found = streamed.of(draw.scenario, draw.seed, prefixes=draw.has_prefixes)
+    assert found is not None
+    return found
 
 
 def joined(facts: Sequence[DrawnFacts]) -> DrawnFacts:
@@ -224,10 +228,7 @@ def _piece(cell: CellRequests, piece: Stretch, n_classes: int) -> CellRequests:
 
 
 def _shortest(frame: pl.DataFrame, n_classes: int) -> tuple[int, ...]:
-    import polars as pl
-
-    need = (pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1).min()
-    found = dict(frame.group_by("class_ix").agg(need.alias("need")).iter_rows())
+    found = dict(frame.group_by("class_ix").agg(kv_tokens().min().alias("need")).iter_rows())
     return tuple(found.get(ix, 0) for ix in range(n_classes))
 
 

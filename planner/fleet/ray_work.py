@@ -50,8 +50,10 @@ class Slice:
     has_rows: bool
 
 
-Requests = tuple[DrawnFacts, CellRequests] | Slice | Draw | Flow
-"""Requests at hand, where they are read, or what they are drawn from, before or as they are simulated."""
+Held = tuple[DrawnFacts, CellRequests] | Slice | Draw
+"""Requests at hand, where they are read, or what they are drawn from before they are simulated."""
+Requests = Held | Flow
+"""The same, or what they are drawn from as they are simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def work(
             done.append(_together(order.cells, requests[0], is_cancelled, partial(progress, 0)))
         else:
             for cell, drawn in zip(order.cells, requests, strict=True):
+                assert not isinstance(drawn, Flow)  # a bundle has requests of one kind
                 done.append(_simulated(cell, drawn, is_cancelled, partial(progress, len(done))))
         if len({part.simulation for part in done}) == 1:
             done = [parts.merge(done)]
@@ -198,14 +201,14 @@ def _together(
     return Part(*where, facts, core.merge(list(found.values())))
 
 
-def _simulated(cell: Cell, drawn: Requests, is_cancelled: Callable[[], bool], progress: Callable[[int], None]) -> Part:
+def _simulated(cell: Cell, drawn: Held, is_cancelled: Callable[[], bool], progress: Callable[[int], None]) -> Part:
     if isinstance(drawn, Draw):
         facts, all_cells = draws.make(drawn)
         requests = all_cells[cell.cell]
     elif isinstance(drawn, Slice):
         facts, requests = drawn.facts, read(drawn)
     else:
-        facts, requests = drawn  # type: ignore[misc]
+        facts, requests = drawn
     tables = stretches.simulate_cell(
         cell.spec,
         requests.frame,

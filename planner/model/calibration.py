@@ -117,10 +117,11 @@ class Calibration:
     def _published(self, name: str) -> dict[str, tuple[vendors.Vendor, vendors.Vendor]]:
         import numpy as np
 
-        rows = [whole_row(row) for row in vendors.rows_of(name)]
-        values, _ = self._of_one_vendor(place(rows))
-        sides = {metric: np.abs(np.log([self._band_of_one_vendor(row, metric) for row in rows])) for metric in METRICS}
-        return vendors.found(rows, {metric: values[f"{metric}_s"] for metric in METRICS}, sides)
+        points = place([whole_row(row) for row in vendors.rows_of(name)])
+        values, _ = self._of_one_vendor(points)
+        off = {metric: np.log(points.numbers(f"{metric}_ms") / 1e3 / values[f"{metric}_s"]) for metric in METRICS}
+        ends = {metric: [self._band_of_one_vendor(row, metric) for row in points.rows] for metric in METRICS}
+        return vendors.found(points.rows, off, {metric: np.abs(np.log(each)) for metric, each in ends.items()})
 
     def energy(self) -> EnergyModel:
         """Draws and corrections of power and energy.

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["COEFFICIENTS", "ENGINES", "Coefficient", "engines_and_habits", "flat_names", "prior"]
+__all__ = ["COEFFICIENTS", "ENGINES", "POOLED", "Coefficient", "engines_and_habits", "flat_names", "prior"]
 
 ENGINES = ("trtllm", "vllm", "sglang")
-"""Serving engines with measured points; any other takes their mean."""
+"""Serving engines with measured points."""
+POOLED = "generic"
+"""Any other: the mean of those."""
 FIXED_ENGINE = {"host_s": 0.0, "expert_skew": 1.0, "prefill_link_eff_frac": 0.5}
 """Engine fields that points left out were predicted no better with; held."""
 
@@ -115,5 +117,5 @@ def engines_and_habits(values: Sequence[float]) -> tuple[dict[str, dict[str, Any
         for name in (engine,) if engine else ENGINES:
             table[name][coefficient.name] = float(value)
     for table in (engines, habits):
-        table["generic"] = {key: sum(table[name][key] for name in ENGINES) / len(ENGINES) for key in table[ENGINES[0]]}
+        table[POOLED] = {key: sum(table[name][key] for name in ENGINES) / len(ENGINES) for key in table[ENGINES[0]]}
     return engines, habits

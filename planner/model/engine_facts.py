@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.model.coefficients import COEFFICIENTS, ENGINES, FIXED_ENGINE
+from planner.model.coefficients import COEFFICIENTS, ENGINES, FIXED_ENGINE, POOLED
 
-__all__ = ["GENERIC", "TITLES", "engine_files"]
+__all__ = ["TITLES", "engine_files"]
 
-GENERIC = "generic"
 TITLES = {
     "trtllm": "TensorRT-LLM",
     "vllm": "vLLM",
     "sglang": "SGLang",
-    GENERIC: "Any serving engine: mean of TensorRT-LLM, vLLM and SGLang",
+    POOLED: "Any serving engine: mean of TensorRT-LLM, vLLM and SGLang",
 }
 _HELD = {
     "host_s": (0.0, 5e-4, "no gain from a constant a step beside the launches by layer"),
@@ -28,7 +27,7 @@ def engine_files(tree: Mapping[str, Any]) -> dict[str, str]:
     """The text of the fact file of each engine of a calibration, by engine; `generic` is the mean of those measured,
     with the lowest low and the highest high.
     """
-    return {name: _file(name, tree) for name in (*ENGINES, GENERIC)}
+    return {name: _file(name, tree) for name in (*ENGINES, POOLED)}
 
 
 def _file(engine: str, tree: Mapping[str, Any]) -> str:
@@ -41,7 +40,7 @@ def _file(engine: str, tree: Mapping[str, Any]) -> str:
             continue
         if not coefficient.is_each:
             rows, what = [by_key[coefficient.name, "all"]], "one value for all engines"
-        elif engine == GENERIC:
+        elif engine == POOLED:
             rows, what = [by_key[coefficient.name, one] for one in ENGINES], "mean of the engines"
         else:
             rows, what = [by_key[coefficient.name, engine]], "of this engine"

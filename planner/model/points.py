@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from planner import core
 from planner.errors import FactError, Fault, Notice, near
 from planner.facts import catalog
-from planner.model.coefficients import ENGINES
+from planner.model.coefficients import ENGINES, POOLED
 from planner.model.recipes import held_steps, is_in_step
 from planner.model.spec import deployment_spec
 from planner.model.text_table import text_table, with_numbers
@@ -52,8 +52,6 @@ one takes as a share of a step.
 OPTIONAL = ("point", "deployment", "harness", "measured_on", "clean", "ttft_ms", "tpot_ms", *WORKERS, *DRAFTS)
 MEASURED = ("ttft_ms", "tpot_ms")
 SERVER_BATCH = 1024
-POOLED = "generic"
-"""The engine whose figures are the mean of those measured."""
 _INFINITE = float("inf")
 _NUMBERS = (*NEEDED[5:], *POOLS["agg"], *POOLS["disagg"], *WORKERS, *DRAFTS, *MEASURED)
 _TEXTS = ("point", "deployment", "model", "chip", "backend", "precision", "mode", "harness", "measured_on")

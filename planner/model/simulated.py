@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import Infeasible
 from planner.model.closed_loop import WAVES, Lengths, Loop, fitting, run
-from planner.model.coefficients import COEFFICIENTS, ENGINES, FIRST_HABITS, Coefficient
+from planner.model.coefficients import COEFFICIENTS, ENGINES, FIRST_HABITS, POOLED, Coefficient
 from planner.model.fit import SCALES, Target, minimise, weights
 from planner.model.folds import KINDS, folds
-from planner.model.points import POOLED, Points, steady
+from planner.model.points import Points, steady
 from planner.model.recipes import held_steps, is_in_step
 from planner.model.stacks import LEVELS, Design, design, effect
 
@@ -164,7 +164,7 @@ def first_token_s(points: Points, simulated: Simulated, client: Mapping[str, Map
     """The first token as the client sees it; `client` has the fitted figures by engine, `generic` for others."""
     import numpy as np
 
-    by_row = [client.get(row["backend"] or "", client["generic"]) for row in points.rows]
+    by_row = [client.get(row["backend"] or "", client[POOLED]) for row in points.rows]
     values = np.array([[one.get(name, 1.0) for name in CLIENT] for one in by_row])
     return _seen(points, simulated, values)
 
@@ -235,7 +235,7 @@ def _client(values: np.ndarray) -> dict[str, dict[str, float]]:
         for name in (engine,) if engine else ENGINES:
             by_engine[name][coefficient.name] = float(f"{value:.5g}")
     mean = {name: sum(by_engine[engine][name] for engine in ENGINES) / len(ENGINES) for name in CLIENT}
-    return {**by_engine, "generic": {name: float(f"{value:.5g}") for name, value in mean.items()}}
+    return {**by_engine, POOLED: {name: float(f"{value:.5g}") for name, value in mean.items()}}
 
 
 def _levels(made: Design, effects: np.ndarray) -> list[dict[str, dict[str, float]]]:

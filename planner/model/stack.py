@@ -19,7 +19,7 @@ from planner.facts import catalog
 from planner.facts.schema import Chip, Engine, Model, Serving
 from planner.model.calibration import shipped
 from planner.model.choose import choose, is_better
-from planner.model.coefficients import ENGINES
+from planner.model.coefficients import ENGINES, POOLED
 from planner.model.stacks import LEVELS, effect
 from planner.model.wish import Choice, Wish
 
@@ -41,7 +41,7 @@ class Stack:
 
 def candidates(chip: Chip, model: Model) -> tuple[str, ...]:
     """The engines measured with the model on the chip, or on another of its vendor; the chip's own if none."""
-    if chip.engine != "generic":
+    if chip.engine != POOLED:
         return (chip.engine,)
     stacks = _measured()
     on_chip = sorted({engine for engine, name, where in stacks if (name, where) == (model.name, chip.name)})

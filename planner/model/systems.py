@@ -8,11 +8,11 @@ from dataclasses import replace
 from planner.facts import catalog
 from planner.model.best import scaled
 from planner.model.calibration import METRICS, Calibration, shipped
+from planner.model.coefficients import POOLED
 from planner.model.sweep import Pool, System
 
-__all__ = ["NO_ENGINE", "measured", "of", "pooled", "written"]
+__all__ = ["NO_ENGINE", "POOLED", "measured", "of", "pooled", "written"]
 
-POOLED = "generic"
 NO_ENGINE = ("openai",)
 """Engines that no calibration knows: their fields are facts."""
 

@@ -17,11 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import FactError
 from planner.facts import catalog
-from planner.model.bands import METRICS, SHARE
+from planner.model.bands import SHARE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,37 +75,26 @@ def rows_of(vendor: str) -> list[dict[str, Any]]:
 
 
 def found(
-    rows: Sequence[Mapping[str, Any]], predicted: Mapping[str, np.ndarray], sides: Mapping[str, np.ndarray]
+    rows: Sequence[Mapping[str, Any]], off: Mapping[str, np.ndarray], sides: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[Vendor, Vendor]]:
     """By metric what published rows say: of their own vendor, and of one without published runs.
 
-    `predicted` are seconds by metric; `sides` the logarithms of low and high end of each row's band, shape (rows, 2).
+    By metric, `off` is the r of each row, NaN where it has none, and `sides` are the lengths of its band to low and
+    high, as logarithms, shape (rows, 2).
     """
     import numpy as np
 
     stacks = np.array([f"{row['chip']}/{row['model']}" for row in rows])
-    off = {metric: np.log(_seconds(rows, metric) / predicted[metric]) for metric in METRICS}
     steps = off["tpot"]
     medians = {name: float(np.median(steps[stacks == name])) for name in sorted(set(stacks.tolist()))}
-    middle = _mean(medians.values())
-    others = np.array([_mean(value for other, value in medians.items() if other != name) for name in stacks])
+    middle = fmean(medians.values())
+    others = np.array([fmean(value for other, value in medians.items() if other != name) for name in stacks])
     result = {}
     for metric, each in off.items():
         at = np.isfinite(each)
         own = Vendor(middle, _extra((each - others)[at], sides[metric][at], metric), int(at.sum()))
         result[metric] = own, Vendor(0.0, _extra(each[at], sides[metric][at], metric), 0)
     return result
-
-
-def _seconds(rows: Sequence[Mapping[str, Any]], metric: str) -> np.ndarray:
-    import numpy as np
-
-    return np.array([np.nan if row[f"{metric}_ms"] is None else row[f"{metric}_ms"] / 1e3 for row in rows])
-
-
-def _mean(values: Any) -> float:
-    listed = list(values)
-    return math.fsum(listed) / len(listed)
 
 
 def _extra(off: np.ndarray, sides: np.ndarray, metric: str) -> float:

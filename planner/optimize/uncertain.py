@@ -22,12 +22,12 @@ from planner.errors import Infeasible
 from planner.fleet.layout import entry_wish
 from planner.model.choose import at_best
 from planner.optimize.build import Question, Use
-from planner.optimize.instance import Instance, total
+from planner.optimize.instance import Instance, Way, total
 from planner.optimize.linear import INF, Program, Stop
 from planner.optimize.periods import worth_years
 from planner.optimize.program import Model, build
 from planner.optimize.racks import kind_of, places_of, probe_of
-from planner.optimize.trips import left_frac, more_s, trips_of
+from planner.optimize.trips import Trips, left_frac, more_s, trips_of
 from planner.optimize.verify import Proved
 from planner.study.group import Part, entry_of, group_of, measure
 from planner.study.uncertainty import Sample, applied, sample
@@ -154,7 +154,7 @@ def cvar(costs: Sequence[float], level_frac: float) -> float:
 
 
 def _worlds(question: Question, n: int, seed: int) -> list[World]:
-    scenario, instance = question.scenario, question.instance
+    scenario, instance, trips = question.scenario, question.instance, trips_of(question.scenario)
     probes = [probe_of(scenario, name, question.lengths) for name in question.pools]
     first = probes[0]
     fleet = replace(
@@ -162,7 +162,7 @@ def _worlds(question: Question, n: int, seed: int) -> list[World]:
         pools=tuple(replace(p.pools[0], placed=p.placed) for p in probes),
         placed=tuple(one for p in probes for one in p.placed),
         sites=(),
-        round_trips_s=trips_of(scenario),
+        round_trips_s=trips,
     )
     samples = sample(scenario, n, seed=seed, fleet=fleet)
     speed: dict[int, dict[Part, float]] = {}
@@ -181,33 +181,32 @@ def _worlds(question: Question, n: int, seed: int) -> list[World]:
         )
         places = places_of(scenario, probes, question.terms, book)
         ways = tuple(
-            replace(
-                way,
-                takes=tuple(
-                    (
-                        k,
-                        o,
-                        need / f
-                        if (f := speed[one.simulated_ix][part] * _reach(question, use, part, one)) > 0
-                        else _IDLE_TAKES,
-                    )
-                    for k, o, need in way.takes
-                    for part in (question.parts[k][o],)
-                ),
-            )
+            replace(way, takes=_takes(question, way, use, speed[one.simulated_ix], trips, one))
             for way, use in zip(instance.ways, question.uses, strict=True)
         )
         worlds.append(World(one, replace(instance, kinds=kinds, places=places, ways=ways, spans=spans)))
     return worlds
 
 
-def _reach(question: Question, use: Use, part: Part, one: Sample) -> float:
+def _takes(
+    question: Question, way: Way, use: Use, speeds: Mapping[Part, float], trips: Trips, one: Sample
+) -> tuple[tuple[int, int, float], ...]:
+    """What a way takes in a sample: more of what is slower, or holds less, than by the facts."""
+    found = []
+    for k, o, need in way.takes:
+        part = question.parts[k][o]
+        factor = speeds[part] * _reach(question, use, part, trips, one)
+        found.append((k, o, need / factor if factor > 0 else _IDLE_TAKES))
+    return tuple(found)
+
+
+def _reach(question: Question, use: Use, part: Part, trips: Trips, one: Sample) -> float:
     """What the way to the clients in a sample leaves of what a deployment holds of a class; it is that of the pool to
     which the class's prompts are sent.
     """
     phase = "mixed" if use.partner is None else "prefill" if part == use.part else "decode"
     slo = question.scenario.traffic[use.cls].slo
-    longer_s = more_s(trips_of(question.scenario), use.part.pool, use.cls, one.values)
+    longer_s = more_s(trips, use.part.pool, use.cls, one.values)
     limit = question.limits.get((use.cls, part, phase))
     if not longer_s or slo is None or limit is None:
         return 1.0
@@ -347,6 +346,7 @@ def _checked(question: Question, worlds: Sequence[World]) -> list[Tree]:
         lengths=question.lengths, rates={one: question.mean_rates[one] for one in surface.mix},
         phase=phase, partner=surface.partner,
     )  # fmt: skip
+    trips = trips_of(question.scenario)
     rows: list[Tree] = []
     seen: set[int] = set()
     for world in worlds:
@@ -355,7 +355,7 @@ def _checked(question: Question, worlds: Sequence[World]) -> list[Tree]:
         seen.add(world.sample.simulated_ix)
         factor = _speeds_of_group(question, group.fleet, world.sample, part)
         first, second = (surface.partner or part, part) if phase == "decode" else (part, surface.partner)
-        factor *= min(_reach(question, Use(one, first, second), part, world.sample) for one in surface.mix)
+        factor *= min(_reach(question, Use(one, first, second), part, trips, world.sample) for one in surface.mix)
         row: Tree = {"sample": world.sample.ix, "pool": part.pool, "class": name, "factor": factor, "strain": None}
         if factor > 0:
             try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from planner import units
 from planner.errors import Fault, Infeasible, ScenarioError
 from planner.fleet.cells import targets
+from planner.traffic.schema import kv_tokens
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,11 +71,10 @@ def check_fits(scenario: Scenario, fleet: Fleet, shortest_kv_tokens: Sequence[in
 
 
 def kv_tokens_needed(requests: pl.DataFrame, class_ix: int) -> pl.Series:
-    """KV tokens of each request of a class at its end: the last token is never attended to."""
+    """KV tokens of each request of a class at its end."""
     import polars as pl
 
-    need = pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1
-    return requests.filter(pl.col("class_ix") == class_ix).select(need.alias("kv_tokens"))["kv_tokens"]
+    return requests.filter(pl.col("class_ix") == class_ix).select(kv_tokens().alias("kv_tokens"))["kv_tokens"]
 
 
 def longest_sequence(scenario: Scenario, fleet: Fleet, name: str) -> int:

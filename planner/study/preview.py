@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from planner.fleet.layout import lay_out
 from planner.study.fits import check_fits, check_span, kv_tokens_needed, longest_sequence
 from planner.study.run import mean_lengths
+from planner.traffic import streamed
+from planner.traffic.streamed import Seen
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,22 +37,19 @@ def preview(scenario: Scenario) -> Preview:
     check_span(scenario, length_ns)
     names = list(scenario.traffic)
     longest = [longest_sequence(scenario, fleet, name) for name in names]
-    offered, too_large, least = [0] * len(names), [0] * len(names), [0] * len(names)
+    seen, too_large = [Seen(0, 0, 0)] * len(names), [0] * len(names)
     for frame in frames:
         for ix, limit in enumerate(longest):
             needs = kv_tokens_needed(frame, ix)
-            if needs.len():
-                shortest = int(needs.min())  # type: ignore[arg-type]
-                least[ix] = min(least[ix], shortest) if offered[ix] else shortest
-                offered[ix] += needs.len()
-                too_large[ix] += int((needs > limit).sum())
-    check_fits(scenario, fleet, least)
+            seen[ix] = seen[ix].with_more(Seen(needs.len(), 0, int(needs.min() or 0)))  # type: ignore[arg-type]
+            too_large[ix] += int((needs > limit).sum())
+    check_fits(scenario, fleet, [each.shortest_kv_tokens for each in seen])
+    offered = [each.n for each in seen]
     return Preview(fleet, dict(zip(names, offered, strict=True)), dict(zip(names, too_large, strict=True)))
 
 
 def _drawn(scenario: Scenario) -> tuple[int, Iterable[pl.DataFrame]]:
     """Where arrivals stop under the first seed, and the requests: many of them some at a time."""
-    from planner.traffic import streamed
     from planner.traffic.requests import for_scenario
 
     found = streamed.many(scenario, scenario.run.seed, prefixes=False)

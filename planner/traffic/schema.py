@@ -34,6 +34,13 @@ NO_SESSION = 2**64 - 1
 """In `session`: the request belongs to none."""
 
 
+def kv_tokens() -> pl.Expr:
+    """KV tokens of a request at its end: the last token is never attended to."""
+    import polars as pl
+
+    return pl.col("input_tokens").cast(pl.Int64) + pl.col("output_tokens") - 1
+
+
 def chain_schema() -> dict[str, pl.DataType]:
     """Columns of requests that may wait for others, beside arrival and lengths.
 

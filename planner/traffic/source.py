@@ -34,13 +34,11 @@ _PACKED = {
     b"\xff\x06\x00\x00sNaPpY": "compressed with snappy",
     b"%PDF": "a PDF document",
 }
+_WEB_PAGE = "it is a web page", "fetch the file itself: it may need a login, or the address of its raw form"
 _INSTEAD = {
     b"version https://git-lfs": ("it is a pointer to the file in Git LFS", "fetch the file itself: git lfs pull"),
-    b"<!doctype html": (
-        "it is a web page",
-        "fetch the file itself: it may need a login, or the address of its raw form",
-    ),
-    b"<html": ("it is a web page", "fetch the file itself: it may need a login, or the address of its raw form"),
+    b"<!doctype html": _WEB_PAGE,
+    b"<html": _WEB_PAGE,
     b"<?xml": ("it is an XML document", "write CSV, JSON lines or Parquet"),
 }
 """What stands where a trace was meant, by how its text begins."""

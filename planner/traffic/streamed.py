@@ -18,6 +18,7 @@ from planner.errors import Notice, TrafficError
 from planner.scenario.files import is_file
 from planner.traffic import chains, laws, profiles, recorded, synthetic, transform
 from planner.traffic.requests import class_key, context_tokens, profile_of
+from planner.traffic.schema import kv_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,8 +114,7 @@ class Streamed:
         else:
             law = {key: source.spec[key] for key in ("input", "output", "context_tokens")}
             frame = core.sample({"kind": "lengths", "seed": self.seed, "key": source.key, "n": _SAMPLE, **law})
-        need = (frame["input_tokens"].cast(int) + frame["output_tokens"] - 1).min()
-        return Seen(frame.height, 0, int(need or 0))  # type: ignore[arg-type]
+        return Seen(frame.height, 0, frame.select(kv_tokens().min()).item() or 0)
 
     def whole(self) -> tuple[Seen, ...]:
         """Of all requests, drawn and forgotten."""

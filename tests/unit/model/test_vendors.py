@@ -36,16 +36,16 @@ run: {length: 60 s, seed: 1}
 """
 
 
-def row(chip: str, model: str, tpot_ms: float) -> dict[str, object]:
-    return {"chip": chip, "model": model, "tpot_ms": tpot_ms, "ttft_ms": tpot_ms}
+def row(chip: str, model: str) -> dict[str, object]:
+    return {"chip": chip, "model": model}
 
 
 def test_the_middle_is_that_of_stacks_and_the_extra_of_what_the_others_say() -> None:
     # Predicted 1 s each. Stack a/x is at 2, 2 and 8 (median r = ln 2), b/x at 4 (ln 4): the middle is 1.5 ln 2.
-    rows = [row("a", "x", 2e3), row("a", "x", 2e3), row("a", "x", 8e3), row("b", "x", 4e3)]
-    one = np.ones(4)
+    rows = [row("a", "x"), row("a", "x"), row("a", "x"), row("b", "x")]
+    off = np.log([2.0, 2.0, 8.0, 4.0])
     narrow = np.full((4, 2), 0.1)
-    own, unknown = found(rows, dict.fromkeys(METRICS, one), dict.fromkeys(METRICS, narrow))["tpot"]
+    own, unknown = found(rows, dict.fromkeys(METRICS, off), dict.fromkeys(METRICS, narrow))["tpot"]
     assert own.middle == pytest.approx(1.5 * math.log(2))
     # Off the other stack's median: ln 2 - ln 4, twice, ln 8 - ln 4, and ln 4 - ln 2: all by ln 2.
     assert own.extra == pytest.approx(math.sqrt(math.log(2) ** 2 - 0.01))
@@ -56,8 +56,8 @@ def test_the_middle_is_that_of_stacks_and_the_extra_of_what_the_others_say() -> 
 
 
 def test_a_band_that_holds_them_already_gets_nothing_more() -> None:
-    rows = [row("a", "x", 1.05e3), row("b", "x", 0.95e3)]
-    told = found(rows, dict.fromkeys(METRICS, np.ones(2)), dict.fromkeys(METRICS, np.full((2, 2), 0.5)))
+    rows, off = [row("a", "x"), row("b", "x")], np.log([1.05, 0.95])
+    told = found(rows, dict.fromkeys(METRICS, off), dict.fromkeys(METRICS, np.full((2, 2), 0.5)))
     assert told["tpot"][0].extra == told["tpot"][1].extra == 0.0
 
 

@@ -89,7 +89,7 @@ def test_worlds_whose_clients_are_farther_need_more(folder: Path) -> None:
     longer = [more_s(trips, "a", "chat", world.sample.values) for world in worlds]
     assert len(set(longer)) > 1
     assert min(longer) < 0 < max(longer)
-    reach = [_reach(asked, asked.uses[0], asked.parts[0][0], world.sample) for world in worlds]
+    reach = [_reach(asked, asked.uses[0], asked.parts[0][0], trips, world.sample) for world in worlds]
     order = sorted(range(len(worlds)), key=longer.__getitem__)
     assert [reach[ix] for ix in order] == sorted(reach, reverse=True)
     assert max(reach) > 1 > min(reach)
